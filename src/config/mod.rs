@@ -1,0 +1,5 @@
+//! Settings: defaults, file, environment, flags, validation.
+
+mod settings;
+
+pub use settings::*;

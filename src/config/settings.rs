@@ -1,0 +1,195 @@
+//! The validated settings: what the rest of the program sees.
+
+use crate::kv::Role;
+use ipnet::IpNet;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// All settings, validated. See `config/kvgauge.toml` for what each is for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// Where clients connect. Default is `127.0.0.1:30080`.
+    pub listen: SocketAddr,
+    /// The router that requests are forwarded to. Default is `http://127.0.0.1:30001`.
+    pub upstream: Target,
+    /// Threads that carry traffic. Default is one a core.
+    pub workers: usize,
+    /// Clients whose `X-Forwarded-*` headers are believed and extended. Default is loopback.
+    pub trusted_proxies: Vec<IpNet>,
+    /// The operators' listener.
+    pub admin: Admin,
+    /// How sources are read.
+    pub scrape: Scrape,
+    /// What is refused.
+    pub limits: Limits,
+    /// How long things may take.
+    pub timeouts: Timeouts,
+    /// Connections to the router.
+    pub upstream_pool: UpstreamPool,
+    /// Ending.
+    pub drain: Drain,
+    /// The most bytes kept to read token usage across frames. Default is 64 KiB.
+    pub usage_carry_bytes: usize,
+    /// The most bytes of log lines that wait for the writer. Default is 8 MiB.
+    pub log_queue_bytes: usize,
+    /// The response headers.
+    pub headers: Headers,
+    /// The unified page.
+    pub metrics: Metrics,
+    /// The pages read. Default: router :29001, prefill :30000, decode :30002.
+    pub sources: Vec<Source>,
+}
+
+/// An `http://host:port` address with an optional path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// Host name or address, without brackets.
+    pub host: Arc<str>,
+    /// Port. Default is 80.
+    pub port: u16,
+    /// Path and query, starting with `/`. For the upstream it is always `/`.
+    pub path: Arc<str>,
+}
+
+/// `[admin]`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Admin {
+    /// Default is `127.0.0.1:30090`.
+    pub listen: SocketAddr,
+}
+
+/// `[scrape]`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scrape {
+    /// Default is 1 s.
+    pub interval: Duration,
+    /// For one whole scrape. Default is 3 s.
+    pub timeout: Duration,
+    /// A reading older than this is unknown. Default is 10 s.
+    pub max_age: Duration,
+    /// Default is 32 MiB.
+    pub max_page_bytes: usize,
+    /// Default is 1,000,000.
+    pub max_series: usize,
+    /// For the labels of one series. Default is 16 KiB.
+    pub max_label_bytes: usize,
+}
+
+/// `[limits]`; `None` is off.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Limits {
+    /// Bytes of a request body. Default is off.
+    pub request_body: Option<u64>,
+    /// Header fields of a request or response. Default is 100.
+    pub header_fields: usize,
+    /// Bytes of a head. Default is 256 KiB.
+    pub header_bytes: usize,
+    /// Client connections. Default is 65,536, or the descriptor limit less a reserve.
+    pub connections: usize,
+    /// Requests at a time. Default is off.
+    pub in_flight: Option<usize>,
+}
+
+/// `[timeouts]`; `None` is off.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Timeouts {
+    /// Connecting to the router. Default is 2 s.
+    pub connect: Duration,
+    /// From a connection's first byte of a request to the end of its head; also for a new
+    /// connection that says nothing. Default is 30 s.
+    pub request_head: Duration,
+    /// From the request sent to the router's head. Default is off.
+    pub response_head: Option<Duration>,
+    /// Between two pieces of a response body. Default is off.
+    pub stream_silence: Option<Duration>,
+    /// The whole exchange. Default is off.
+    pub request: Option<Duration>,
+    /// A kept-alive client connection without a request. Default is 75 s.
+    pub client_idle: Duration,
+}
+
+/// `[upstream_pool]`... the file's `upstream.idle` and its neighbours.
+#[derive(Clone, Debug, PartialEq)]
+pub struct UpstreamPool {
+    /// An idle connection is closed after this. Default is 4 s: Python servers close at 5 s.
+    pub idle: Duration,
+    /// Idle connections kept by each worker. Default is 1,024.
+    pub max_idle: usize,
+    /// A connection is not used again after this. Default is 10 min.
+    pub max_age: Duration,
+}
+
+/// `[drain]`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Drain {
+    /// Between readiness going off and the listener closing. Default is 0.
+    pub delay: Duration,
+    /// For streams to finish, then they are cut. Default is 300 s.
+    pub timeout: Duration,
+}
+
+/// `[headers]`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Headers {
+    /// Name of the usage header; `None` is off. Default is `x-kv-usage`.
+    pub usage: Option<http::HeaderName>,
+    /// Name of the pools header; `None` is off. Default is `x-kv-pools`.
+    pub pools: Option<http::HeaderName>,
+    /// Who sees them. Default is everyone.
+    pub audience: Audience,
+    /// Which role the usage header speaks of. Default is `auto`.
+    pub headline: Headline,
+}
+
+/// Who sees the KV headers.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Audience {
+    /// Every client.
+    All,
+    /// Clients whose address is in one of these ranges.
+    Ranges(Vec<IpNet>),
+}
+
+/// Which role the usage header speaks of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Headline {
+    /// `decode` where a decode source is set, else `unified`, else `prefill`.
+    Auto,
+    /// Always this role.
+    Role(Role),
+    /// The fullest role.
+    Fullest,
+}
+
+/// `[metrics]`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Metrics {
+    /// What of the sources' series is shown again. Default is `all`.
+    pub expose: Expose,
+    /// The label that tells sources apart. Default is `source`.
+    pub source_label: Arc<str>,
+}
+
+/// What of the sources' series stands on the unified page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expose {
+    /// Everything.
+    All,
+    /// Nothing but kvgauge's own families.
+    None,
+}
+
+/// `[[source]]`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Source {
+    /// The name in labels; unique.
+    pub name: Arc<str>,
+    /// The page.
+    pub url: Target,
+    /// The role; `None` is as the page says (a router has none).
+    pub role: Option<Role>,
+    /// Overrides `scrape.interval`.
+    pub interval: Option<Duration>,
+}

@@ -1,0 +1,123 @@
+//! What one source says of its pools at one moment.
+
+use super::{Role, Unknown};
+use std::sync::Arc;
+
+/// A usage as the engine publishes it: a fraction from 0 to 1, or the reason why there is none.
+pub type Usage = Result<f64, Unknown>;
+
+/// Which of an engine's memory pools a value is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PoolKind {
+    /// Full attention: the ordinary KV pool.
+    Full,
+    /// Sliding-window attention.
+    Swa,
+    /// State-space (Mamba) states.
+    Mamba,
+}
+
+impl PoolKind {
+    /// The name used in headers and JSON.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            PoolKind::Full => "full",
+            PoolKind::Swa => "swa",
+            PoolKind::Mamba => "mamba",
+        }
+    }
+}
+
+/// Requests waiting in the queues of prefill/decode disaggregation, in requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Queues {
+    /// Prefill: waiting for the decode side's handshake.
+    pub bootstrap: Option<u64>,
+    /// Prefill: prefilled, KV still being sent.
+    pub inflight: Option<u64>,
+    /// Decode: waiting for KV space to be set aside.
+    pub prealloc: Option<u64>,
+    /// Decode: waiting for KV to arrive.
+    pub transfer: Option<u64>,
+}
+
+impl Queues {
+    /// Name and value of each queue, in the order they are shown.
+    #[must_use]
+    pub fn iter(&self) -> [(&'static str, Option<u64>); 4] {
+        [
+            ("bootstrap", self.bootstrap),
+            ("inflight", self.inflight),
+            ("prealloc", self.prealloc),
+            ("transfer", self.transfer),
+        ]
+    }
+}
+
+/// One engine's KV cache: tp, pp, ep ranks and processes that share the same tokens are one pool;
+/// each data-parallel rank is a pool of its own.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pool {
+    /// The model served, where the page names it.
+    pub model: Option<Arc<str>>,
+    /// The data-parallel rank (SGLang `dp_rank`, vLLM `engine`), where the page has one.
+    pub rank: Option<Arc<str>>,
+    /// Which kind of pool gives usage, used and capacity: the fullest one.
+    pub kind: PoolKind,
+    /// Share of the pool held by running requests, evictable cache left out, 0 to 1.
+    pub usage: Usage,
+    /// Tokens held by running requests.
+    pub used: Option<u64>,
+    /// Tokens the pool can hold.
+    pub capacity: Option<u64>,
+    /// Share of the pool that is physically occupied, evictable cache included, 0 to 1.
+    pub fill: Option<f64>,
+    /// Requests running.
+    pub running: Option<u64>,
+    /// Requests in the scheduler's queue.
+    pub queued: Option<u64>,
+    /// Queues of prefill/decode disaggregation.
+    pub queues: Queues,
+    /// Decode: share of the pool held by requests whose KV is still arriving
+    /// (not part of `usage`), 0 to 1.
+    pub pending: Option<f64>,
+    /// Prefix cache hit rate of the last prefill batch, 0 to 1. Unknown on decode servers.
+    pub hit_rate: Option<f64>,
+}
+
+impl Pool {
+    /// A pool of which nothing is known yet.
+    #[must_use]
+    pub fn unknown(why: Unknown) -> Pool {
+        Pool {
+            model: None,
+            rank: None,
+            kind: PoolKind::Full,
+            usage: Err(why),
+            used: None,
+            capacity: None,
+            fill: None,
+            running: None,
+            queued: None,
+            queues: Queues::default(),
+            pending: None,
+            hit_rate: None,
+        }
+    }
+}
+
+/// What one source says of its pools at one moment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reading {
+    /// The engine recognised from the page (`sglang`), or `None`.
+    pub engine: Option<&'static str>,
+    /// The role the page itself names (SGLang's `engine_type`), where it does. Settings win over it.
+    pub role: Option<Role>,
+    /// The pools found, in order of model and rank. Empty when the engine was not recognised.
+    pub pools: Vec<Pool>,
+    /// Which metric gave each value: `("usage", "kv_used_tokens / max_total_num_tokens")`.
+    pub chosen: Vec<(&'static str, &'static str)>,
+    /// Values out of range, counted by reason (`above_one`, `nan`, `negative`, `infinite`).
+    pub odd: Vec<(&'static str, u64)>,
+}

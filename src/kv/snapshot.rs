@@ -1,0 +1,132 @@
+//! The newest readings of all sources, immutable and swapped as a whole.
+
+use super::{Reading, Role};
+use arc_swap::{ArcSwap, Guard};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Why the last attempt to read a source failed, as a bounded label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FailureReason {
+    /// Name not resolved.
+    Resolve,
+    /// Connection refused, reset, or no route.
+    Connect,
+    /// No complete answer within `scrape.timeout`.
+    Timeout,
+    /// A status other than 200.
+    Status,
+    /// The body broke off, or its length was wrong.
+    Body,
+    /// The answer is not a Prometheus page (HTML, JSON).
+    Content,
+    /// A limit was passed (bytes, series, label length).
+    TooLarge,
+}
+
+impl FailureReason {
+    /// Every reason, for labels that exist from the start.
+    pub const ALL: [FailureReason; 7] = [
+        FailureReason::Resolve,
+        FailureReason::Connect,
+        FailureReason::Timeout,
+        FailureReason::Status,
+        FailureReason::Body,
+        FailureReason::Content,
+        FailureReason::TooLarge,
+    ];
+
+    /// The label value.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            FailureReason::Resolve => "resolve",
+            FailureReason::Connect => "connect",
+            FailureReason::Timeout => "timeout",
+            FailureReason::Status => "status",
+            FailureReason::Body => "body",
+            FailureReason::Content => "content",
+            FailureReason::TooLarge => "too_large",
+        }
+    }
+
+    /// Whether the source itself is gone, so that its last reading may not be used any longer.
+    /// After the others it holds until `scrape.max_age`.
+    #[must_use]
+    pub const fn ends_reading(self) -> bool {
+        matches!(self, FailureReason::Resolve | FailureReason::Connect)
+    }
+}
+
+/// The last failure of a source.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// The bounded reason.
+    pub reason: FailureReason,
+    /// Who failed, what was seen, what to do.
+    pub message: Arc<str>,
+    /// When.
+    pub at: Instant,
+}
+
+/// One source: how it is set, and what was last seen of it.
+#[derive(Clone, Debug)]
+pub struct SourceState {
+    /// The name in labels.
+    pub name: Arc<str>,
+    /// The address read, without credentials.
+    pub url: Arc<str>,
+    /// The role: from settings, otherwise from the page. A router has none.
+    pub role: Option<Role>,
+    /// `None` until the first attempt has ended; then whether the last attempt was good.
+    pub up: Option<bool>,
+    /// The last good reading, if any. Whether it may still be used depends on `taken` and `failure`.
+    pub reading: Option<Arc<Reading>>,
+    /// When the last good page was asked for.
+    pub taken: Option<Instant>,
+    /// Since when the page's content has not changed.
+    pub unchanged_since: Option<Instant>,
+    /// The last attempt's duration in seconds.
+    pub duration: Option<f64>,
+    /// Samples on the last good page.
+    pub samples: Option<u64>,
+    /// Bytes of the last good page.
+    pub bytes: Option<u64>,
+    /// The last failure, kept for display after the source is well again.
+    pub failure: Option<Failure>,
+}
+
+/// The newest readings of all sources.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    /// In the order of the settings.
+    pub sources: Vec<Arc<SourceState>>,
+}
+
+/// Shared handle to the current snapshot: written by the scraper, read by everyone, without a lock.
+#[derive(Clone, Debug, Default)]
+pub struct Handle(Arc<ArcSwap<Snapshot>>);
+
+impl Handle {
+    /// The current snapshot.
+    #[must_use]
+    pub fn load(&self) -> Guard<Arc<Snapshot>> {
+        self.0.load()
+    }
+
+    /// Puts a new snapshot in place.
+    pub fn store(&self, snapshot: Snapshot) {
+        self.0.store(Arc::new(snapshot));
+    }
+
+    /// Replaces one source's state, leaving the others.
+    pub fn update(&self, index: usize, state: Arc<SourceState>) {
+        self.0.rcu(|old| {
+            let mut new = Snapshot::clone(old);
+            if let Some(slot) = new.sources.get_mut(index) {
+                *slot = Arc::clone(&state);
+            }
+            new
+        });
+    }
+}

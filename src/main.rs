@@ -1,0 +1,5 @@
+//! The `kvgauge` binary.
+
+fn main() -> std::process::ExitCode {
+    kvgauge::run()
+}
