@@ -3,7 +3,6 @@
 use crate::kv::Role;
 use ipnet::IpNet;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
