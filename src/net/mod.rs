@@ -7,6 +7,6 @@ mod listen;
 mod pool;
 
 pub use dial::{DialError, dial};
-pub use limits::{connection_limit, raise_descriptor_limit};
+pub use limits::raise_descriptor_limit;
 pub use listen::{bind, prepare};
 pub use pool::{Pool, PoolError, PoolLimits, PooledBody, Sent};

@@ -1,19 +1,32 @@
-//! `process_…` metrics of kvgauge itself.
+//! `process_…` metrics of kvgauge itself. A page of their own, since they carry a source label as every
+//! other server's on the unified page do.
 
-use metrics_exporter_prometheus::PrometheusRecorder;
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 use metrics_process::Collector;
 
-pub(super) struct Process(Collector);
+pub(super) struct Process {
+    recorder: PrometheusRecorder,
+    handle: PrometheusHandle,
+    collector: Collector,
+}
 
 impl Process {
-    pub(super) fn new(recorder: &PrometheusRecorder) -> Process {
+    pub(super) fn new() -> Process {
+        let recorder = PrometheusBuilder::new()
+            .add_global_label("source", "kvgauge")
+            .build_recorder();
         let collector = Collector::default();
-        metrics::with_local_recorder(recorder, || collector.describe());
-        Process(collector)
+        metrics::with_local_recorder(&recorder, || collector.describe());
+        Process {
+            handle: recorder.handle(),
+            recorder,
+            collector,
+        }
     }
 
-    /// Reads `/proc` and sets the gauges: about 50 microseconds, so once a page.
-    pub(super) fn collect(&self, recorder: &PrometheusRecorder) {
-        metrics::with_local_recorder(recorder, || self.0.collect());
+    /// Reads `/proc`, about 50 microseconds, and renders.
+    pub(super) fn render(&self) -> String {
+        metrics::with_local_recorder(&self.recorder, || self.collector.collect());
+        self.handle.render()
     }
 }

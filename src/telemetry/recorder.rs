@@ -39,7 +39,7 @@ impl Telemetry {
             }
         }
         let handle = recorder.handle();
-        let process = Process::new(&recorder);
+        let process = Process::new();
         Arc::new(Telemetry {
             recorder,
             handle,
@@ -65,19 +65,16 @@ impl Telemetry {
     }
 
     /// Counts accepts that failed.
-    #[must_use]
     pub fn accept_failures(&self) -> Counter {
         self.counter(names::ACCEPT_FAILURES, &[])
     }
 
     /// Counts requests cut at the end of the drain.
-    #[must_use]
     pub fn drained(&self) -> Counter {
         self.counter(names::DRAINED, &[])
     }
 
     /// Counts log lines that were not written.
-    #[must_use]
     pub fn log_lines_dropped(&self) -> Counter {
         self.counter(names::LOG_DROPPED, &[])
     }
@@ -91,8 +88,13 @@ impl Telemetry {
     /// The page of what was recorded, in classic text, families in no particular order.
     #[must_use]
     pub fn render(&self) -> String {
-        self.process.collect(&self.recorder);
         self.handle.render()
+    }
+
+    /// The page of `process_…`, in classic text.
+    #[must_use]
+    pub fn render_process(&self) -> String {
+        self.process.render()
     }
 }
 
