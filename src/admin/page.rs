@@ -80,10 +80,7 @@ impl Families {
         if samples.peek().is_none() {
             return;
         }
-        debug_assert!(matches!(
-            name.kind,
-            MetricType::Gauge | MetricType::Counter
-        ));
+        debug_assert!(matches!(name.kind, MetricType::Gauge | MetricType::Counter));
         self.0.family(name.name, name.kind, name.help);
         for (labels, value) in samples {
             self.0.sample("", &labels, value);
@@ -98,9 +95,15 @@ fn roles(out: &mut Families, states: &[RoleState]) {
     };
     let labels: Vec<(&'static str, String)> = states.iter().map(labels).collect();
     let mut gauge = |name: Name, value: &dyn Fn(&RoleState) -> Option<f64>| {
-        let samples = states.iter().zip(&labels).filter_map(|(state, (role, model))| {
-            Some((vec![("role", *role), ("model", model.as_str())], value(state)?))
-        });
+        let samples = states
+            .iter()
+            .zip(&labels)
+            .filter_map(|(state, (role, model))| {
+                Some((
+                    vec![("role", *role), ("model", model.as_str())],
+                    value(state)?,
+                ))
+            });
         out.family(name, samples);
     };
     gauge(names::KV_USAGE, &|s| s.usage.ok());
@@ -112,12 +115,19 @@ fn roles(out: &mut Families, states: &[RoleState]) {
     gauge(names::ENGINE_QUEUED, &|s| s.queued.map(count));
     gauge(names::HIT_RATIO, &|s| s.hit_rate);
 
-    let queues = states.iter().zip(&labels).flat_map(|(state, (role, model))| {
-        state.queues.iter().into_iter().filter_map(move |(queue, n)| {
-            let labels = vec![("role", *role), ("model", model.as_str()), ("queue", queue)];
-            Some((labels, count(n?)))
-        })
-    });
+    let queues = states
+        .iter()
+        .zip(&labels)
+        .flat_map(|(state, (role, model))| {
+            state
+                .queues
+                .iter()
+                .into_iter()
+                .filter_map(move |(queue, n)| {
+                    let labels = vec![("role", *role), ("model", model.as_str()), ("queue", queue)];
+                    Some((labels, count(n?)))
+                })
+        });
     out.family(names::PD_REQUESTS, queues);
 }
 

@@ -45,3 +45,28 @@ pub struct RoleState {
     /// the whole.
     pub missing: Option<(usize, Unknown)>,
 }
+
+impl RoleState {
+    /// A role of which nothing is known.
+    #[must_use]
+    pub fn unknown(role: Role, model: Option<Arc<str>>, why: Unknown) -> RoleState {
+        RoleState {
+            role,
+            model,
+            usage: Err(why),
+            max: None,
+            kind: PoolKind::Full,
+            fill: None,
+            used: None,
+            capacity: None,
+            running: None,
+            queued: None,
+            queues: Queues::default(),
+            pending: None,
+            hit_rate: None,
+            age: None,
+            pools: 0,
+            missing: None,
+        }
+    }
+}

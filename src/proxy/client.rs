@@ -92,10 +92,7 @@ impl Client {
     }
 
     pub(super) fn bytes_arrived(&self) {
-        if matches!(
-            self.waiting(),
-            Waiting::FirstByte | Waiting::NextRequest
-        ) {
+        if matches!(self.waiting(), Waiting::FirstByte | Waiting::NextRequest) {
             self.waiting.set((Waiting::Head, Instant::now()));
         }
     }

@@ -41,9 +41,7 @@ pub(super) async fn serve(
     let worker = Rc::clone(parts.worker());
     let client = Rc::new(Client::new(peer, &worker.settings));
     register(&client);
-    worker.load.connection_opened();
     let end = run(stream, &parts, &client).await;
-    worker.load.connection_closed();
     match end {
         End::Plain => {}
         End::Malformed(reason, status) => malformed(&worker, &client, reason, status),

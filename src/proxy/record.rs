@@ -287,7 +287,9 @@ impl Ticket {
         let stream = answer.stream == Some(true);
         let tpot = time_per_token(
             duration,
-            answer.first_content.filter(|_| stream && outcome == Outcome::Complete),
+            answer
+                .first_content
+                .filter(|_| stream && outcome == Outcome::Complete),
             usage.output,
         );
         worker.load.request_ended();
@@ -316,7 +318,10 @@ impl Ticket {
             request_model: asked_model.as_deref(),
             response_model: model.as_deref(),
             usage,
-            trace_id: self.trace_id.as_ref().and_then(|id| str::from_utf8(id).ok()),
+            trace_id: self
+                .trace_id
+                .as_ref()
+                .and_then(|id| str::from_utf8(id).ok()),
             request_id: text(self.request_id.as_ref()),
             upstream_request_id: text(answer.upstream_id.as_ref()),
             outcome: outcome.as_str(),
@@ -349,8 +354,7 @@ fn time_per_token(
 }
 
 fn reads_json(headers: &HeaderMap) -> bool {
-    !headers.contains_key(CONTENT_ENCODING)
-        && usage::media_type_is(headers, b"application/json")
+    !headers.contains_key(CONTENT_ENCODING) && usage::media_type_is(headers, b"application/json")
 }
 
 /// The trace id of a W3C `traceparent` (version-traceid-parentid-flags, lower-case hex).
@@ -400,7 +404,9 @@ where
         match &frame {
             Some(Ok(frame)) => {
                 if let Some(data) = frame.data_ref() {
-                    this.seen.bytes.set(this.seen.bytes.get() + data.len() as u64);
+                    this.seen
+                        .bytes
+                        .set(this.seen.bytes.get() + data.len() as u64);
                     if let Some(scanner) = this.seen.model.borrow_mut().as_mut() {
                         scanner.feed(data);
                     }

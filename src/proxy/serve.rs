@@ -40,6 +40,8 @@ const ACCEPT_BACK_OFF: (Duration, Duration) =
 pub struct Plane {
     /// The settings.
     pub settings: Arc<Settings>,
+    /// Client connections at a time.
+    pub connections: usize,
     /// The current stamp.
     pub stamps: Stamps,
     /// Where counts go.
@@ -70,7 +72,7 @@ impl Plane {
     pub fn start(self, listener: TcpListener, log: &Log) -> io::Result<Running> {
         let count = self.settings.workers.max(1);
         let loads: Arc<[Arc<Load>]> = (0..count).map(|_| Arc::default()).collect();
-        let places = Arc::new(Semaphore::new(self.settings.limits.connections));
+        let places = Arc::new(Semaphore::new(self.connections));
         let acceptor = Acceptor {
             places,
             phase: self.phase.clone(),
@@ -181,19 +183,28 @@ fn work(
             let connections = Rc::clone(&connections);
             move |stream: TcpStream, peer, place: OwnedSemaphorePermit| {
                 net::prepare(&stream);
+                let load = Arc::clone(&parts.worker().load);
                 let (parts, connections) = (Rc::clone(&parts), Rc::clone(&connections));
                 tokio::task::spawn_local(async move {
                     connection::serve(stream, peer, parts, |client| {
                         connections.borrow_mut().push(Rc::downgrade(client));
                     })
                     .await;
+                    load.connection_closed();
                     drop(place);
                 });
             }
         };
         match source {
-            Source::Listener(listener, acceptor) => acceptor.run(listener, async |a| open(a.0, a.1, a.2)).await?,
-            Source::Inbox(inbox) => receive(inbox, phase.clone(), &open).await,
+            Source::Listener(listener, acceptor) => {
+                let load = Arc::clone(&worker.load);
+                let give = async |(stream, peer, place)| {
+                    load.connection_opened();
+                    open(stream, peer, place);
+                };
+                acceptor.run(listener, give).await?;
+            }
+            Source::Inbox(inbox) => receive(inbox, phase.clone(), &worker.load, &open).await,
         }
         drop(open);
         leave(&worker, &connections, phase).await;
@@ -207,6 +218,7 @@ fn work(
 async fn receive(
     mut inbox: mpsc::Receiver<Accepted>,
     mut phase: watch::Receiver<Phase>,
+    load: &Load,
     open: &impl Fn(TcpStream, SocketAddr, OwnedSemaphorePermit),
 ) {
     loop {
@@ -219,18 +231,15 @@ async fn receive(
             }
         };
         let Some(accepted) = accepted else { return };
-        if let Ok(stream) = TcpStream::from_std(accepted.stream) {
-            open(stream, accepted.peer, accepted.place);
+        match TcpStream::from_std(accepted.stream) {
+            Ok(stream) => open(stream, accepted.peer, accepted.place),
+            Err(_) => load.connection_closed(),
         }
     }
 }
 
 /// Asks every connection to finish, waits for it, and cuts what is left when told to.
-async fn leave(
-    worker: &Rc<Worker>,
-    connections: &Connections,
-    mut phase: watch::Receiver<Phase>,
-) {
+async fn leave(worker: &Rc<Worker>, connections: &Connections, mut phase: watch::Receiver<Phase>) {
     worker.set_phase(Phase::Draining);
     sweep(worker, connections);
     let mut cut = false;
@@ -349,14 +358,17 @@ fn hand_out(
             .iter()
             .zip(inboxes)
             .min_by_key(|(load, _)| (load.requests(), load.connections()));
-        if let Some((_, inbox)) = quietest {
-            let _ = inbox
-                .send(Accepted {
-                    stream,
-                    peer,
-                    place,
-                })
-                .await;
+        if let Some((load, inbox)) = quietest {
+            // Counted here, so that a burst does not all go to one worker.
+            load.connection_opened();
+            let accepted = Accepted {
+                stream,
+                peer,
+                place,
+            };
+            if inbox.send(accepted).await.is_err() {
+                load.connection_closed();
+            }
         }
     }))
 }

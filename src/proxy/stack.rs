@@ -26,8 +26,7 @@ use tower::{Service, ServiceBuilder};
 pub type RequestBody = Limited<Inflow<Incoming>>;
 
 /// What is sent to the client.
-pub type ResponseBody =
-    Outflow<Answer<Flushed<Timed<FromUpstream<PooledBody<RequestBody>>>>>>;
+pub type ResponseBody = Outflow<Answer<Flushed<Timed<FromUpstream<PooledBody<RequestBody>>>>>>;
 
 /// A worker's connections to the router.
 pub type UpstreamPool = Pool<RequestBody>;
@@ -94,10 +93,7 @@ impl StackParts {
             // A broken answer ends broken; by the version that the client spoke, so above `hop`.
             .layer(BreakOffLayer(Rc::clone(client)))
             // What belongs to the client's hop is taken off, what the router should know is put on.
-            .layer(HopLayer::new(
-                Rc::clone(client),
-                self.upstream_host.clone(),
-            ))
+            .layer(HopLayer::new(Rc::clone(client), self.upstream_host.clone()))
             // The clocks run from here, over the connection as well.
             .layer(DeadlineLayer(Rc::clone(worker)))
             .service(Forward::new(worker.pool.clone()))

@@ -125,7 +125,11 @@ fn exposes_all(headers: &HeaderMap) -> bool {
         && headers
             .get_all(ACCESS_CONTROL_EXPOSE_HEADERS)
             .iter()
-            .any(|v| v.as_bytes().split(|b| *b == b',').any(|n| n.trim_ascii() == b"*"))
+            .any(|v| {
+                v.as_bytes()
+                    .split(|b| *b == b',')
+                    .any(|n| n.trim_ascii() == b"*")
+            })
 }
 
 impl<S> Layer<S> for StampLayer {

@@ -16,8 +16,7 @@ use tower::Service;
 /// (prometheus/client_python#1177).
 const CLASSIC_TEXT: HeaderValue = HeaderValue::from_static("text/plain;version=0.0.4");
 
-const AGENT: HeaderValue =
-    HeaderValue::from_static(concat!("kvgauge/", env!("CARGO_PKG_VERSION")));
+const AGENT: HeaderValue = HeaderValue::from_static(concat!("kvgauge/", env!("CARGO_PKG_VERSION")));
 
 /// Header fields and bytes of a source's response head.
 const HEAD_LIMITS: (usize, usize) = (100, 64 * 1024);

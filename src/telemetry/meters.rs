@@ -108,7 +108,9 @@ impl Meters {
         }
         let (method, route, code, outcome) = key;
         if requests.len() >= MOST_REQUEST_SERIES {
-            return self.request_counter(method, route, "other", outcome).increment(1);
+            return self
+                .request_counter(method, route, "other", outcome)
+                .increment(1);
         }
         let counter = self.request_counter(method, route, code_label(code), outcome);
         counter.increment(1);

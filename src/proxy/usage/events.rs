@@ -160,7 +160,10 @@ mod tests {
 
     #[test]
     fn without_a_usage_event_nothing_is_known() {
-        let (found, _) = read(&[b"data: {\"choices\":[],\"usage\":null}\n\ndata: not json\n\n"], 256);
+        let (found, _) = read(
+            &[b"data: {\"choices\":[],\"usage\":null}\n\ndata: not json\n\n"],
+            256,
+        );
         assert_eq!(found.usage, Usage::default());
     }
 }

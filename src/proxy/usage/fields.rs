@@ -104,13 +104,9 @@ pub(super) fn from_event(data: &[u8], found: &mut Found) -> bool {
         let model = raw(event.model).or_else(|| raw(nested.and_then(|n| n.model)));
         found.model = model.and_then(|m| text_of(&m));
     }
-    for usage in [
-        nested.and_then(|n| n.usage),
-        event.usage,
-        event.meta_info,
-    ]
-    .into_iter()
-    .flatten()
+    for usage in [nested.and_then(|n| n.usage), event.usage, event.meta_info]
+        .into_iter()
+        .flatten()
     {
         take_usage(usage.get().as_bytes(), &mut found.usage);
     }
