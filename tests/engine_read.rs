@@ -1,5 +1,7 @@
 //! From a page to a reading: SGLang's own pages, cases from public reports, and what no page may do.
 
+#![allow(clippy::expect_used, clippy::panic)] // Tests may.
+
 use kvgauge::engine;
 use kvgauge::exposition::{Limits, Page};
 use kvgauge::kv::{Pool, PoolKind, Queues, Reading, Role, Unknown};

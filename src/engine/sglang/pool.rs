@@ -250,12 +250,11 @@ fn larger(kinds: &[Result<Level, Unknown>]) -> Option<Level> {
     )
 }
 
-/// Whether `headline` is `exact` as it is or rounded to two decimals. 0 is anyone's.
+/// Whether `headline` is no more than `exact`, as it is or rounded to two decimals. A 0 says nothing
+/// of whose it is.
 fn rounds_to(exact: f64, headline: f64) -> bool {
-    exact > 0.0
-        && (exact.total_cmp(&headline).is_eq()
-            || ((exact * 100.0).round() / 100.0 - headline).abs() < 1e-9
-            || exact > headline)
+    let rounded = (exact * 100.0).round() / 100.0;
+    exact > 0.0 && (exact >= headline || (rounded - headline).abs() < 1e-9)
 }
 
 /// Whether the sliding-window pool holds anything, so that `num_used_tokens` (the larger of its and
