@@ -14,7 +14,7 @@
 //! A gauge whose value can't be one counts as missing; where nothing else covers it, the usage is
 //! unknown (`invalid`), since it may be the fullest one.
 
-use crate::engine::gauges::{Odd, Row, Unit, float, whole};
+use super::super::gauges::{Odd, Row, Unit, float, whole};
 use crate::kv::{Pool, PoolKind, Queues, Role, Unknown};
 
 /// How far `token_usage` may lie from the value it was rounded from, with room for the float.
@@ -177,9 +177,7 @@ fn fullest(row: &Row, capacity: Option<Capacity>, odd: &mut Odd) -> Result<Level
         if broken {
             return Err(Unknown::Invalid);
         }
-        return larger(&kinds)
-            .or_else(|| used_of_capacity(row, capacity, odd))
-            .ok_or(Unknown::Absent);
+        return larger(&kinds).map_or_else(|| used_of_capacity(row, capacity, odd), Ok);
     };
 
     if row.get("kv_used_tokens").is_err() {
@@ -228,15 +226,19 @@ fn full(row: &Row, capacity: Option<Capacity>, odd: &mut Odd) -> Result<Level, U
 }
 
 /// The last resort: no gauge says a share, but tokens used and capacity are of one pool.
-fn used_of_capacity(row: &Row, capacity: Option<Capacity>, odd: &mut Odd) -> Option<Level> {
-    let capacity = capacity?;
+fn used_of_capacity(
+    row: &Row,
+    capacity: Option<Capacity>,
+    odd: &mut Odd,
+) -> Result<Level, Unknown> {
+    let capacity = capacity.ok_or(Unknown::Absent)?;
     if sliding_window(row) {
-        return None;
+        return Err(Unknown::Absent);
     }
-    let used = row.get("num_used_tokens").ok()?;
-    Some(Level {
+    let usage = row.get("num_used_tokens")? / float(capacity.tokens);
+    Ok(Level {
         kind: PoolKind::Full,
-        usage: odd.check(used / float(capacity.tokens), Unit::Fraction)?,
+        usage: odd.check(usage, Unit::Fraction).ok_or(Unknown::Invalid)?,
         from: "num_used_tokens / capacity",
     })
 }
