@@ -1,5 +1,7 @@
 //! From a page to a reading: SGLang's own pages, cases from public reports, and what no page may do.
 
+#![allow(clippy::expect_used, clippy::panic)] // Tests may.
+
 use kvgauge::engine;
 use kvgauge::exposition::{Limits, Page};
 use kvgauge::kv::{Pool, PoolKind, Queues, Reading, Role, Unknown};
@@ -502,6 +504,26 @@ fn pages_and_page_size_give_the_capacity_where_no_gauge_does() {
     );
 }
 
+#[test]
+fn without_any_share_tokens_over_capacity_are_one_where_they_are_of_one_pool() {
+    let page = |used: u32, more: &str| {
+        read(&format!(
+            "sglang:num_used_tokens {used}\nsglang:max_total_num_tokens 1000\n{more}"
+        ))
+    };
+    let plain = page(250, "");
+    assert_eq!(
+        (only(&plain).usage, only(&plain).used),
+        (Ok(0.25), Some(250))
+    );
+    let far = page(2000, "");
+    assert_eq!(only(&far).usage, Err(Unknown::Invalid));
+    // With a sliding window they may be its tokens, and the capacity is the other pool's.
+    let hybrid = page(250, "sglang:max_total_num_tokens_swa 300\n");
+    assert_eq!(only(&hybrid).usage, Err(Unknown::Absent));
+    assert_eq!(only(&hybrid).capacity, Some(1000));
+}
+
 /// 0.5.10's page with other usages on it.
 fn page_0_5_10(token_usage: &str, full: &str, swa: &str, used: &str) -> String {
     text("expositions/sglang-0.5.10-decode-tp4-busy.prom")
@@ -600,6 +622,7 @@ fn in_0_5_5_the_headline_stands_for_the_full_pool_unless_it_is_the_windows() {
         (0.0047, 0.0001, (0.0047, PoolKind::Full)),
         (0.0, 0.0, (0.0, PoolKind::Full)),
         (0.85, 0.8503, (0.8503, PoolKind::Swa)),
+        (0.85, 0.8478, (0.8478, PoolKind::Swa)),
         (0.8503, 0.8503, (0.8503, PoolKind::Swa)),
         (0.85, 0.4, (0.85, PoolKind::Full)),
     ] {

@@ -1,5 +1,7 @@
 //! From readings to what each role says: sums, models, what is missing, the headline, freshness.
 
+#![allow(clippy::expect_used, clippy::panic)] // Tests may.
+
 use kvgauge::config::Headline;
 use kvgauge::engine::{self, SourceReading, aggregate, headline};
 use kvgauge::exposition::{Limits, Page};

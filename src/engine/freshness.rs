@@ -1,7 +1,7 @@
 //! Whether a source's last reading may still be used.
 
 use super::{SourceReading, aggregate};
-use crate::kv::{Reading, RoleState, Snapshot, SourceState, Unknown};
+use crate::kv::{FailureReason, Reading, RoleState, Snapshot, SourceState, Unknown};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -30,7 +30,7 @@ pub fn current(
         .as_ref()
         .filter(|_| source.up != Some(true))
         .map(|failure| failure.reason);
-    if failure.is_some_and(|reason| reason.ends_reading()) {
+    if failure.is_some_and(FailureReason::ends_reading) {
         return Err(Unknown::Unreachable);
     }
     match (&source.reading, source.taken) {

@@ -123,27 +123,29 @@ fn prefix(page: &Page<'_>) -> Option<&'static str> {
 
 /// The pool that a sample speaks of; none for the parts of a total.
 fn key(sample: &Sample<'_, '_>) -> Option<Key> {
-    let (mut model, mut rank, mut worker): (Option<Box<str>>, Option<Box<str>>, Option<Box<str>>) =
-        (None, None, None);
-    for (name, value) in sample.labels() {
-        if value.is_empty() {
-            // As if not there; for `priority` it marks the total.
-            continue;
-        }
+    let mut key = Key {
+        model: None,
+        rank: None,
+    };
+    let mut worker = None;
+    // An empty label is as if not there; an empty priority marks the total.
+    for (name, value) in sample.labels().filter(|(_, value)| !value.is_empty()) {
         match name {
             "priority" => return None,
-            "model_name" => model = Some(value.into()),
-            "dp_rank" => rank = Some(value.into()),
-            // Set by the router's merged page: engines apart.
-            "worker_addr" => worker = Some(value.into()),
+            "model_name" => key.model = Some(value.into()),
+            "dp_rank" => key.rank = Some(value.into()),
+            // On a page that a router merged: engines apart.
+            "worker_addr" => worker = Some(value),
             _ => {}
         }
     }
-    let rank = match (worker, rank) {
-        (Some(worker), Some(rank)) => Some(format!("{worker} {rank}").into()),
-        (worker, rank) => worker.or(rank),
-    };
-    Some(Key { model, rank })
+    if let Some(worker) = worker {
+        key.rank = Some(match key.rank {
+            Some(rank) => format!("{worker} {rank}").into(),
+            None => worker.into(),
+        });
+    }
+    Some(key)
 }
 
 /// The role that the KV gauges name, or else the other gauges; `None` where they name none, several,

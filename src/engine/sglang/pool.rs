@@ -14,7 +14,7 @@
 //! A gauge whose value can't be one counts as missing; where nothing else covers it, the usage is
 //! unknown (`invalid`), since it may be the fullest one.
 
-use crate::engine::gauges::{Odd, Row, Unit, float, whole};
+use super::super::gauges::{Odd, Row, Unit, float, whole};
 use crate::kv::{Pool, PoolKind, Queues, Role, Unknown};
 
 /// How far `token_usage` may lie from the value it was rounded from, with room for the float.
@@ -177,9 +177,7 @@ fn fullest(row: &Row, capacity: Option<Capacity>, odd: &mut Odd) -> Result<Level
         if broken {
             return Err(Unknown::Invalid);
         }
-        return larger(&kinds)
-            .or_else(|| used_of_capacity(row, capacity, odd))
-            .ok_or(Unknown::Absent);
+        return larger(&kinds).map_or_else(|| used_of_capacity(row, capacity, odd), Ok);
     };
 
     if row.get("kv_used_tokens").is_err() {
@@ -228,15 +226,19 @@ fn full(row: &Row, capacity: Option<Capacity>, odd: &mut Odd) -> Result<Level, U
 }
 
 /// The last resort: no gauge says a share, but tokens used and capacity are of one pool.
-fn used_of_capacity(row: &Row, capacity: Option<Capacity>, odd: &mut Odd) -> Option<Level> {
-    let capacity = capacity?;
+fn used_of_capacity(
+    row: &Row,
+    capacity: Option<Capacity>,
+    odd: &mut Odd,
+) -> Result<Level, Unknown> {
+    let capacity = capacity.ok_or(Unknown::Absent)?;
     if sliding_window(row) {
-        return None;
+        return Err(Unknown::Absent);
     }
-    let used = row.get("num_used_tokens").ok()?;
-    Some(Level {
+    let usage = row.get("num_used_tokens")? / float(capacity.tokens);
+    Ok(Level {
         kind: PoolKind::Full,
-        usage: odd.check(used / float(capacity.tokens), Unit::Fraction)?,
+        usage: odd.check(usage, Unit::Fraction).ok_or(Unknown::Invalid)?,
         from: "num_used_tokens / capacity",
     })
 }
@@ -250,12 +252,11 @@ fn larger(kinds: &[Result<Level, Unknown>]) -> Option<Level> {
     )
 }
 
-/// Whether `headline` is `exact` as it is or rounded to two decimals. 0 is anyone's.
+/// Whether `headline` is no more than `exact`, as it is or rounded to two decimals. A 0 says nothing
+/// of whose it is.
 fn rounds_to(exact: f64, headline: f64) -> bool {
-    exact > 0.0
-        && (exact.total_cmp(&headline).is_eq()
-            || ((exact * 100.0).round() / 100.0 - headline).abs() < 1e-9
-            || exact > headline)
+    let rounded = (exact * 100.0).round() / 100.0;
+    exact > 0.0 && (exact >= headline || (rounded - headline).abs() < 1e-9)
 }
 
 /// Whether the sliding-window pool holds anything, so that `num_used_tokens` (the larger of its and
