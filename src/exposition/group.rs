@@ -2,7 +2,8 @@
 
 use super::MetricType;
 use super::kind::{Claim, Suffix};
-use super::page::{Family, NONE, Names, Row};
+use super::names::{NONE, Names};
+use super::page::{Family, Row};
 use hashbrown::HashMap;
 
 /// Puts every name that has samples or was declared into a family, and sorts the rows by family.
@@ -14,14 +15,15 @@ pub(super) fn group<'t>(names: &mut Names<'t>, rows: &[Row<'t>]) -> (Vec<Family<
         .collect();
     adopt_respelled(names, &mut owners);
     let mut families = Vec::new();
-    for id in 0..owners.len() {
-        if names.list[id].rows > 0 {
-            let family = own_family(names, owners[id], &mut families);
-            families[family as usize].end += names.list[id].rows;
-            names.list[id].family = family;
+    for (id, owner) in (0u32..).zip(owners) {
+        let rows = names.list[id as usize].rows;
+        if rows > 0 {
+            let family = own_family(names, owner, &mut families);
+            families[family as usize].end += rows;
+            names.list[id as usize].family = family;
         }
-        if names.list[id].is_declared() {
-            own_family(names, id as u32, &mut families);
+        if names.list[id as usize].is_declared() {
+            own_family(names, id, &mut families);
         }
     }
     let order = sort_rows(names, rows, &mut families);
@@ -102,16 +104,20 @@ fn adopt_respelled<'t>(names: &mut Names<'t>, owners: &mut [u32]) {
             Some((base, declared))
         });
         let found = by_suffix.or_else(|| respelled.get(text).map(|declared| (text, *declared)));
-        if let Some((base, declared)) = found {
-            let base = names.intern(base);
-            let (kind, help, unit) = {
-                let n = &names.list[declared];
-                (n.kind, n.help, n.unit)
-            };
-            let entry = &mut names.list[base as usize];
-            if !entry.is_declared() {
-                (entry.kind, entry.help, entry.unit) = (kind, help, unit);
-            }
+        let Some((base, declared)) = found else {
+            continue;
+        };
+        let base = names.intern(base);
+        let (kind, help, unit) = (
+            names.list[declared].kind,
+            names.list[declared].help,
+            names.list[declared].unit,
+        );
+        let entry = &mut names.list[base as usize];
+        if !entry.is_declared() {
+            (entry.kind, entry.help, entry.unit) = (kind, help, unit);
+        }
+        if entry.kind == kind {
             owners[id] = base;
         }
     }

@@ -112,18 +112,14 @@ fn plain_sample<'t>(line: &'t str, expect: &str) -> Option<RawSample<'t>> {
     })
 }
 
-/// How many label names are remembered to find one that repeats; samples with more go the other way.
-const REMEMBERED: usize = 24;
-
 /// The closing brace of a label block in canonical form that begins at `at`.
 #[inline]
 fn plain_block_end(b: &[u8], mut at: usize) -> Option<usize> {
     if b.get(at) == Some(&b'}') {
         return Some(at);
     }
-    let mut names = [(0usize, 0usize); REMEMBERED];
-    let mut seen = 0u64;
-    let mut count = 0;
+    let first = at;
+    let mut seen = [0u64; 4];
     loop {
         let start = at;
         let end = label_name_end(b, start);
@@ -132,15 +128,13 @@ fn plain_block_end(b: &[u8], mut at: usize) -> Option<usize> {
         if end == start || name.starts_with(b"__") || b.get(end..end + 2) != Some(b"=\"") {
             return None;
         }
-        let bit = 1u64
-            << ((name.len() * 7 + usize::from(name[0]) + 3 * usize::from(name[name.len() - 1]))
-                & 63);
-        if seen & bit != 0 && names[..count].iter().any(|&(s, e)| &b[s..e] == name) {
+        // A small filter: nearly always it shows at once that no label is there twice.
+        let bit = name_bit(name);
+        let word = &mut seen[usize::from(bit >> 6)];
+        if *word & (1 << (bit & 63)) != 0 && has_name(b, first, start, name) {
             return None;
         }
-        seen |= bit;
-        *names.get_mut(count)? = (start, end);
-        count += 1;
+        *word |= 1 << (bit & 63);
         at = end + 2;
         loop {
             at = quote_or_backslash(b, at)?;
@@ -160,6 +154,29 @@ fn plain_block_end(b: &[u8], mut at: usize) -> Option<usize> {
     }
 }
 
+/// A byte that differs between most label names.
+#[inline]
+fn name_bit(name: &[u8]) -> u8 {
+    let (len, at) = (name.len(), |i: usize| u32::from(name[i]));
+    let mixed = at(0) | at(len / 2) << 8 | at(len - 1) << 16 | (len as u32) << 24;
+    (mixed.wrapping_mul(0x9e37_79b1) >> 24) as u8
+}
+
+/// Whether a label called `name` stands in the canonical block from `at` to `end`.
+fn has_name(b: &[u8], mut at: usize, end: usize, name: &[u8]) -> bool {
+    while at < end {
+        let equals = label_name_end(b, at);
+        if &b[at..equals] == name {
+            return true;
+        }
+        let Some(quote) = string_end(b, equals + 2) else {
+            return false;
+        };
+        at = quote + 2;
+    }
+    false
+}
+
 /// Everything a sample line may hold.
 #[cold]
 fn odd_sample(line: &str) -> Result<RawSample<'_>, Bad> {
@@ -171,15 +188,20 @@ fn odd_sample(line: &str) -> Result<RawSample<'_>, Bad> {
     let mut labels = "";
     let mut plain = true;
     if b.get(at) == Some(&b'{') {
-        let block = block(line, at + 1)?;
+        let start = at + 1;
+        let plain_end = plain_block_end(b, start);
+        plain = plain_end.is_some();
+        let block = match plain_end {
+            Some(end) => Block { name: None, end },
+            None => block(line, start)?,
+        };
         if let Some(quoted) = block.name {
             if name.is_some() {
                 return Err(Bad::Name);
             }
             name = Some(quoted);
         }
-        labels = &line[at + 1..block.end];
-        plain = plain_block_end(b, at + 1) == Some(block.end);
+        labels = &line[start..block.end];
         at = block.end + 1;
     } else if at == end {
         // A name runs up to a blank or a brace.

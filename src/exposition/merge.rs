@@ -57,13 +57,15 @@ enum Fate {
     Kept,
     /// Its name is reserved by this group, and it is left out.
     Lost(usize),
-    /// Its name is reserved by this group, and as it has no type it goes in there.
-    Joined(usize),
+    /// Its name is reserved by another group, and as it has no type it goes in there.
+    Joined,
 }
 
 struct Merge<'p> {
     entries: Vec<Entry<'p>>,
     groups: Vec<Group>,
+    /// Group, and a group that goes into its block; sorted.
+    joined: Vec<(usize, usize)>,
     /// By page: no other page can have a series of it.
     apart: Vec<bool>,
     text: String,
@@ -134,6 +136,7 @@ impl<'p> Merge<'p> {
         Merge {
             entries,
             groups,
+            joined: Vec::new(),
             apart: pages_apart(pages),
             text: String::with_capacity(room),
             conflicts: Vec::new(),
@@ -181,11 +184,12 @@ impl<'p> Merge<'p> {
                 continue;
             }
             for (_, group) in pairs {
-                let group = &mut self.groups[*group];
-                group.fate = match group.kind {
-                    MetricType::Unknown => Fate::Joined(base),
-                    _ => Fate::Lost(base),
-                };
+                if self.groups[*group].kind == MetricType::Unknown {
+                    self.groups[*group].fate = Fate::Joined;
+                    self.joined.push((base, *group));
+                } else {
+                    self.groups[*group].fate = Fate::Lost(base);
+                }
             }
         }
     }
@@ -201,7 +205,7 @@ impl<'p> Merge<'p> {
         let entries = start..end;
         match fate {
             Fate::Kept => {}
-            Fate::Joined(_) => return,
+            Fate::Joined => return,
             Fate::Lost(to) => {
                 let kept = self.groups[to].kind;
                 let dropped = self.entries[entries]
@@ -229,16 +233,13 @@ impl<'p> Merge<'p> {
             }
         }
         let own = parts.len();
-        if kind.split_label().is_some() {
-            let joined = self.groups[index + 1..]
-                .iter()
-                .take_while(|g| self.entries[g.start].name.starts_with(self.name(index)));
-            let joined = joined.filter(|g| g.fate == Fate::Joined(index));
-            parts.extend(
-                joined
-                    .flat_map(|g| &self.entries[g.start..g.end])
-                    .map(|e| (*e, true)),
-            );
+        let joined = self.joined.partition_point(|(base, _)| *base < index);
+        let joined = self.joined[joined..]
+            .iter()
+            .take_while(|(base, _)| *base == index);
+        for (_, group) in joined {
+            let Group { start, end, .. } = self.groups[*group];
+            parts.extend(self.entries[start..end].iter().map(|e| (*e, true)));
         }
         let at = self.text.len();
         let help = parts[..own]

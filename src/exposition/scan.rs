@@ -76,6 +76,10 @@ pub(super) fn token_end(b: &[u8], at: usize) -> usize {
 const ONES: u64 = 0x0101_0101_0101_0101;
 const TOPS: u64 = 0x8080_8080_8080_8080;
 
+/// Eight times the byte that ends a string, and the one that escapes.
+const QUOTES: u64 = ONES * 0x22;
+const BACKSLASHES: u64 = ONES * 0x5c;
+
 /// The top bit of each byte that is zero. Exact up to and including the lowest one.
 #[inline]
 const fn zero_bytes(word: u64) -> u64 {
@@ -95,8 +99,7 @@ pub(super) fn quote_or_backslash(b: &[u8], mut at: usize) -> Option<usize> {
                 .map(|n| at + n);
         };
         let word = u64::from_le_bytes(*chunk);
-        let hits =
-            zero_bytes(word ^ (ONES * b'"' as u64)) | zero_bytes(word ^ (ONES * b'\\' as u64));
+        let hits = zero_bytes(word ^ QUOTES) | zero_bytes(word ^ BACKSLASHES);
         if hits != 0 {
             return Some(at + (hits.trailing_zeros() / 8) as usize);
         }
