@@ -113,7 +113,10 @@ impl Reader<'_> {
                 _ if full == keys::SOURCE => self.no_sources(at),
                 other if keys::is_key(&full) => self.set(&full, other, at),
                 _ if name.is_empty() && keys::is_section(&full) => {
-                    let message = format!("is a section; write [{full}] and its keys below");
+                    let mut message = format!("is a section; write [{full}] and its keys below");
+                    if format!("{full}.url") == keys::UPSTREAM {
+                        message.push_str(", or upstream = \"http://127.0.0.1:30001\"");
+                    }
                     self.refuse(at, &full, message);
                 }
                 _ => {
