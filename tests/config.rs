@@ -390,7 +390,7 @@ fn a_file_that_cannot_be_read_is_refused() {
     refused(
         load(&path),
         78,
-        &format!("{shown}: more than 1 MiB; is this a settings file?"),
+        &format!("{shown}: more than 256 KiB; is this a settings file?"),
     );
     std::fs::write(&path, "workers = 2").unwrap();
     assert_eq!(fine(load(&path)).workers, 2);

@@ -1,7 +1,7 @@
 //! Settings: defaults, file, environment, flags, validation.
 //!
 //! Three layers lie over the defaults: a TOML file, the variables `KVGAUGE_…`, the flags. Each is
-//! read on its own into the same raw form ([`raw`]), so that every value keeps the place that it
+//! read on its own into the same raw form (`raw.rs`), so that every value keeps the place that it
 //! came from; the layers are merged key by key (the sources as a whole), put over the defaults, and
 //! validated as [`Settings`]. Everything that is wrong is reported at once, each with its place.
 //!

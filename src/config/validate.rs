@@ -328,13 +328,9 @@ impl Check<'_> {
                 self.refuse(self.source_origin(at, "name"), "source.name", message);
             }
         }
-        let mut pages: HashMap<_, Vec<usize>> = HashMap::new();
+        let mut pages = HashMap::new();
         for (at, source) in sources.iter().enumerate() {
-            let rivals = pages
-                .entry((source.url.port, &source.url.path))
-                .or_default();
-            let same = |&&first: &&usize| sources[first].url.same_page(&source.url);
-            if let Some(&first) = rivals.iter().find(same) {
+            if let Some(first) = pages.insert(source.url.page_identity(), at) {
                 let message = format!(
                     "{} is also the page of {}, so it would be read and counted twice; leave one \
                      out",
@@ -343,7 +339,6 @@ impl Check<'_> {
                 );
                 self.refuse(self.source_origin(at, "url"), "source.url", message);
             }
-            rivals.push(at);
         }
     }
 
