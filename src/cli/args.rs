@@ -72,9 +72,9 @@ pub enum Command {
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Serve {
     /// Settings file (TOML) [default: none]
-    #[arg(short, long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Where clients connect [default: 127.0.0.1:30080]; `:30080` is every address
+    /// Where clients connect [default: 127.0.0.1:30080]; `:30080` is every IPv4 address
     #[arg(long, value_name = "ADDR")]
     pub listen: Option<String>,
     /// The router [default: http://127.0.0.1:30001]

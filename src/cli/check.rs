@@ -1,7 +1,7 @@
 //! `kvgauge check FILE`: what a settings file means, or what is wrong with it.
 
 use super::args::Check;
-use crate::config::{self, ConfigError, Flags, Headline, Settings, Source, Warning};
+use crate::config::{self, ConfigError, Flags, Headline, Settings, Source, Warning, written};
 use crate::kv::Role;
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -44,20 +44,28 @@ fn describe(text: &mut String, settings: &Settings) -> std::fmt::Result {
     let admin = settings.admin.listen;
     writeln!(text, "operators  and Prometheus connect to {admin}")?;
     writeln!(text, "headers    {}", headers(settings))?;
-    writeln!(text, "\nPages that are read:")?;
-    let width = settings.sources.iter().map(|s| s.name.len()).max();
-    for source in &settings.sources {
+    let every = written(settings.scrape.interval);
+    writeln!(text, "\nPages that are read, each every {every}:")?;
+    let pages: Vec<String> = settings.sources.iter().map(|s| s.url.to_string()).collect();
+    let names = settings.sources.iter().map(|s| s.name.len());
+    let (name_width, page_width) = (names.max(), pages.iter().map(String::len).max());
+    for (source, page) in settings.sources.iter().zip(&pages) {
         let name = &source.name;
-        let width = width.unwrap_or(0);
-        writeln!(text, "  {name:width$}  {}  {}", source.url, role(source))?;
+        let (name_width, page_width) = (name_width.unwrap_or(0), page_width.unwrap_or(0));
+        let role = role(source);
+        writeln!(text, "  {name:name_width$}  {page:page_width$}  {role}")?;
     }
     Ok(())
 }
 
 fn role(source: &Source) -> String {
-    match source.role {
+    let role = match source.role {
         Some(role) => format!("role {role}"),
         None => "no role, unless its page says one".to_owned(),
+    };
+    match source.interval {
+        Some(interval) => format!("{role}, every {}", written(interval)),
+        None => role,
     }
 }
 
@@ -74,31 +82,30 @@ fn headers(settings: &Settings) -> String {
     if settings.headers.usage.is_none() {
         return names;
     }
-    match headline(settings) {
-        Some(role) => format!("{names}; usage is that of {role}"),
-        None => format!("{names}; usage is that of the fullest role"),
-    }
+    format!("{names}; usage is that of {}", headline(settings))
 }
 
-/// The role that the usage header speaks of; `None` is the fullest.
-fn headline(settings: &Settings) -> Option<Role> {
-    let has = |role| settings.sources.iter().any(|s| s.role == Some(role));
+/// The role that the usage header speaks of.
+fn headline(settings: &Settings) -> &'static str {
+    let has = |role: &Role| settings.sources.iter().any(|s| s.role == Some(*role));
     match settings.headers.headline {
-        Headline::Role(role) => Some(role),
-        Headline::Fullest => None,
-        Headline::Auto => [Role::Decode, Role::Unified]
-            .into_iter()
-            .find(|&role| has(role))
-            .or(Some(Role::Prefill)),
+        Headline::Role(role) => role.as_str(),
+        Headline::Fullest => "the fullest role",
+        Headline::Auto => [Role::Decode, Role::Unified, Role::Prefill]
+            .iter()
+            .find(|role| has(role))
+            .map_or("the role that a page names", |role| role.as_str()),
     }
 }
 
+/// The keys that [`describe`] leaves out.
 fn differences(text: &mut String, settings: &Settings) -> std::fmt::Result {
-    let differences = settings.differences();
+    let mut differences = settings.differences();
+    differences.retain(|d| !matches!(d.key.as_str(), "listen" | "upstream" | "admin.listen"));
     if differences.is_empty() {
-        return writeln!(text, "\nEverything but the sources is as by default.");
+        return writeln!(text, "\nEverything else is as by default.");
     }
-    writeln!(text, "\nDifferent from the default:")?;
+    writeln!(text, "\nDifferent from the default too:")?;
     for d in differences {
         let (value, default) = (said(&d.value), said(&d.default));
         writeln!(text, "  {} = {value} (default {default})", d.key)?;

@@ -11,7 +11,7 @@ use toml::Value;
 use toml::de::{DeTable, DeValue};
 
 /// The most bytes of a file. A large one is not a settings file.
-const MAX_FILE: u64 = 1 << 20;
+const MAX_FILE: u64 = 256 << 10;
 
 /// Reads a file's text.
 pub(super) fn read(path: &Path) -> Result<String, Problem> {
@@ -25,7 +25,7 @@ pub(super) fn read(path: &Path) -> Result<String, Problem> {
         .read_to_end(&mut bytes)
         .map_err(failed)?;
     if bytes.len() as u64 > MAX_FILE {
-        let message = "more than 1 MiB; is this a settings file?".to_owned();
+        let message = "more than 256 KiB; is this a settings file?".to_owned();
         return Err(Problem::file(path, 0, message));
     }
     String::from_utf8(bytes).map_err(|error| {
@@ -113,7 +113,10 @@ impl Reader<'_> {
                 _ if full == keys::SOURCE => self.no_sources(at),
                 other if keys::is_key(&full) => self.set(&full, other, at),
                 _ if name.is_empty() && keys::is_section(&full) => {
-                    let message = format!("is a section; write [{full}] and its keys below");
+                    let mut message = format!("is a section; write [{full}] and its keys below");
+                    if format!("{full}.url") == keys::UPSTREAM {
+                        message.push_str(", or upstream = \"http://127.0.0.1:30001\"");
+                    }
                     self.refuse(at, &full, message);
                 }
                 _ => {

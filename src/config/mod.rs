@@ -1,7 +1,7 @@
 //! Settings: defaults, file, environment, flags, validation.
 //!
 //! Three layers lie over the defaults: a TOML file, the variables `KVGAUGE_…`, the flags. Each is
-//! read on its own into the same raw form ([`raw`]), so that every value keeps the place that it
+//! read on its own into the same raw form (`raw.rs`), so that every value keeps the place that it
 //! came from; the layers are merged key by key (the sources as a whole), put over the defaults, and
 //! validated as [`Settings`]. Everything that is wrong is reported at once, each with its place.
 //!
@@ -28,7 +28,9 @@ pub use settings::*;
 use layer::Layer;
 use raw::Raw;
 use std::path::Path;
+use std::time::Duration;
 use toml::Value;
+use value::Format;
 
 /// The command line's share of the settings, as it was typed; what is not given is `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -54,6 +56,12 @@ pub struct Difference {
     pub value: String,
     /// What it would be.
     pub default: String,
+}
+
+/// A duration as settings write it: `1m30s`.
+#[must_use]
+pub fn written(duration: Duration) -> String {
+    duration.write()
 }
 
 /// The settings of the file (where there is one), the environment and the flags, the later over the

@@ -152,9 +152,7 @@ impl Format for HeaderField {
             _ => return Err("is no name of a header".to_owned()),
         };
         let start = |s: &&str| name.as_str().starts_with(s);
-        if RESERVED_HEADERS.contains(&name.as_str())
-            || RESERVED_HEADER_STARTS.iter().any(|s| start(&s))
-        {
+        if RESERVED_HEADERS.contains(&name.as_str()) || RESERVED_HEADER_STARTS.iter().any(start) {
             return Err("means something to clients or caches already".to_owned());
         }
         Ok(HeaderField(Some(name)))

@@ -183,25 +183,23 @@ impl Target {
         }
     }
 
-    /// Whether both surely are the same address and path.
-    pub(super) fn same_page(&self, other: &Target) -> bool {
-        let home = |t: &Target| match t.address() {
-            Some(ip) if ip.is_unspecified() || ip.is_loopback() => {
-                // 127.0.0.2 may be another server than 127.0.0.1.
-                let usual = ip.is_unspecified()
-                    || ip == IpAddr::V4(Ipv4Addr::LOCALHOST)
-                    || ip == IpAddr::V6(Ipv6Addr::LOCALHOST);
-                if usual {
-                    "localhost".to_owned()
-                } else {
-                    t.host.to_string()
-                }
+    /// What is the same for targets that surely are the same page: host under one of its names,
+    /// port and path.
+    pub(super) fn page_identity(&self) -> (String, u16, Arc<str>) {
+        let home = match self.address() {
+            // Not all of loopback: 127.0.0.2 may be another server than 127.0.0.1.
+            Some(ip)
+                if ip.is_unspecified()
+                    || ip == Ipv4Addr::LOCALHOST
+                    || ip == Ipv6Addr::LOCALHOST =>
+            {
+                "localhost".to_owned()
             }
             Some(ip) => ip.to_string(),
-            None if t.is_localhost() => "localhost".to_owned(),
-            None => t.host.trim_end_matches('.').to_owned(),
+            None if self.is_localhost() => "localhost".to_owned(),
+            None => self.host.trim_end_matches('.').to_owned(),
         };
-        self.port == other.port && self.path == other.path && home(self) == home(other)
+        (home, self.port, self.path.clone())
     }
 
     fn address(&self) -> Option<IpAddr> {
@@ -362,7 +360,11 @@ mod tests {
             ("http://h:1", "http://i:1", false),
             ("http://[::ffff:10.0.0.1]:1", "http://10.0.0.1:1", true),
         ] {
-            assert_eq!(page(a).same_page(&page(b)), same, "{a} {b}");
+            assert_eq!(
+                page(a).page_identity() == page(b).page_identity(),
+                same,
+                "{a} {b}"
+            );
         }
     }
 }

@@ -3,9 +3,10 @@
 use super::error::{ConfigError, Origin, Problem, Warning};
 use super::keys::shown;
 use super::layer::Origins;
-use super::settings::{Headline, Settings, Target};
+use super::settings::{Headline, Settings};
 use super::value::{Format, OffOr, Size};
 use std::collections::HashMap;
+use std::fmt::Display;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -68,20 +69,19 @@ impl Check<'_> {
     }
 
     /// `key value`, and where it is set if it is, as another key's message names it.
-    fn named(&self, key: &str, value: impl ToString) -> String {
-        let value = value.to_string();
+    fn named(&self, key: &str, value: impl Display) -> String {
         match self.origins.of(key) {
             Origin::Default => format!("{} {value} (default)", shown(key)),
             origin => format!("{} {value} ({origin})", shown(key)),
         }
     }
 
-    fn range<T: Format + PartialOrd>(&mut self, key: &str, value: T, least: T, most: T) {
+    fn range<T: Format + PartialOrd + Copy>(&mut self, key: &str, value: T, least: T, most: T) {
         self.range_or(key, value, least, most, "");
     }
 
     /// A value that may be off.
-    fn range_off<T: Format + OffOr + PartialOrd>(
+    fn range_off<T: Format + OffOr + PartialOrd + Copy>(
         &mut self,
         key: &str,
         value: Option<T>,
@@ -93,7 +93,7 @@ impl Check<'_> {
         }
     }
 
-    fn range_or<T: Format + PartialOrd>(
+    fn range_or<T: Format + PartialOrd + Copy>(
         &mut self,
         key: &str,
         value: T,
@@ -205,7 +205,7 @@ impl Check<'_> {
                 "{} is more than a third of {max_age}, so a lost scrape or two would make the \
                  values unknown; write at most {}, or raise scrape.max_age",
                 interval.write(),
-                most.write(),
+                whole_millis(most).write(),
             )
         };
         let named = self.named("scrape.max_age", scrape.max_age.write());
@@ -307,7 +307,7 @@ impl Check<'_> {
                     source.name,
                     source.url,
                     self.named(key, listener),
-                    fix(&source.url, key),
+                    fix(key),
                 );
                 self.refuse(origin, shown, message);
             }
@@ -320,36 +320,32 @@ impl Check<'_> {
         for (at, source) in sources.iter().enumerate() {
             if let Some(first) = names.insert(&source.name, at) {
                 let message = format!(
-                    "\"{}\" is also the name of {}; names tell series apart, so give each its own",
+                    "two sources are called \"{}\" (the other: {}); names tell series apart, so give \
+                     each its own",
                     source.name,
-                    self.other(first, "name"),
+                    self.source_origin(first, "name"),
                 );
                 self.refuse(self.source_origin(at, "name"), "source.name", message);
             }
         }
-        let mut pages: HashMap<_, Vec<usize>> = HashMap::new();
+        let mut pages = HashMap::new();
         for (at, source) in sources.iter().enumerate() {
-            let rivals = pages
-                .entry((source.url.port, &source.url.path))
-                .or_default();
-            let same = |&&first: &&usize| sources[first].url.same_page(&source.url);
-            if let Some(&first) = rivals.iter().find(same) {
+            if let Some(first) = pages.insert(source.url.page_identity(), at) {
                 let message = format!(
                     "{} is also the page of {}, so it would be read and counted twice; leave one \
                      out",
                     source.url,
-                    self.other(first, "url"),
+                    self.other(first),
                 );
                 self.refuse(self.source_origin(at, "url"), "source.url", message);
             }
-            rivals.push(at);
         }
     }
 
     /// Another source, as a message names it.
-    fn other(&self, at: usize, key: &str) -> String {
+    fn other(&self, at: usize) -> String {
         let name = &self.settings.sources[at].name;
-        format!("source \"{name}\" ({})", self.source_origin(at, key))
+        format!("source \"{name}\" ({})", self.source_origin(at, "url"))
     }
 
     fn headers(&mut self) {
@@ -382,9 +378,15 @@ impl Check<'_> {
     }
 }
 
-/// What to do about a page that is our own.
-fn fix(page: &Target, key: &str) -> &'static str {
-    if key == "listen" && !page.host.is_empty() {
+/// Without what is below a millisecond, which nobody wants to read.
+fn whole_millis(duration: Duration) -> Duration {
+    let below = duration.subsec_nanos() % 1_000_000;
+    duration.saturating_sub(Duration::from_nanos(u64::from(below)))
+}
+
+/// What to do about a page that is our own listener's.
+fn fix(key: &str) -> &'static str {
+    if key == "listen" {
         "name the engine's or the router's own metrics port, or listen elsewhere"
     } else {
         "kvgauge adds its own series by itself; name another page, or move admin.listen"

@@ -68,12 +68,10 @@ impl<T: Format> Val<T> {
             toml::Value::Table(_) => "a table",
             toml::Value::Boolean(_) => "true or false",
             toml::Value::Float(_) => "a number with a fraction",
+            // Not reached by way of serde, where a date is a text.
             toml::Value::Datetime(_) => "a date or time",
         };
-        Err(format!(
-            "{kind} is nothing that this key takes; write {}",
-            T::ALLOWED
-        ))
+        Err(format!("{kind} is not possible here; write {}", T::ALLOWED))
     }
 }
 
@@ -191,7 +189,7 @@ impl Format for Size {
     }
 
     fn write(&self) -> String {
-        let fits = |(_, factor): &&(&str, u64)| self.0 > 0 && self.0 % factor == 0;
+        let fits = |(_, factor): &&(&str, u64)| self.0 > 0 && self.0.is_multiple_of(*factor);
         match UNITS.iter().take(3).find(fits) {
             Some((unit, factor)) => format!("{}{unit}", self.0 / factor),
             None => self.0.to_string(),
