@@ -2,6 +2,13 @@
 //! stands above. Reads the `crate::` paths of `src/` as text, outside comments, strings and
 //! `#[cfg(test)]`.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test"
+)]
+
 #[path = "support/source.rs"]
 mod source;
 
