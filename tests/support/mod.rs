@@ -13,8 +13,10 @@ pub(crate) mod http;
 pub(crate) mod kvgauge;
 pub(crate) mod lines;
 pub(crate) mod page;
+pub(crate) mod pools;
 pub(crate) mod samples;
 pub(crate) mod steps;
+pub(crate) mod strict;
 pub(crate) mod upstream;
 pub(crate) mod wait;
 
@@ -22,6 +24,7 @@ pub(crate) use client::{Client, fetch, get};
 pub(crate) use http::{End, Head, Response};
 pub(crate) use kvgauge::{Kvgauge, Setup};
 pub(crate) use page::Page;
+pub(crate) use pools::pool;
 pub(crate) use samples::Samples;
 pub(crate) use upstream::{Next, Request, Upstream};
 pub(crate) use wait::{Signal, eventually, pause};
