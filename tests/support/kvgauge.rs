@@ -8,7 +8,7 @@ use super::wait::{PATIENCE, within};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::net::SocketAddr;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 use tempfile::TempDir;
 
@@ -95,12 +95,7 @@ impl Setup {
             command.arg("--source").arg(source);
         }
         command.args(&self.arguments);
-        // What the person who runs the tests has set is not ours to use.
-        for (name, _) in std::env::vars_os() {
-            if name.to_string_lossy().starts_with("KVGAUGE_") {
-                command.env_remove(name);
-            }
-        }
+        without_settings(&mut command);
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         let mut child = command
             .stdin(Stdio::null())
@@ -124,6 +119,48 @@ impl Setup {
         kvgauge.listen = kvgauge.announced("listening on ");
         kvgauge.admin = kvgauge.announced("admin on ");
         kvgauge
+    }
+}
+
+/// Runs the binary to its end, which must come soon.
+pub(crate) fn run(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kvgauge"));
+    without_settings(&mut command);
+    let mut child = command
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (stdout, stderr) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
+    let (stdout, stderr) = (Lines::of(stdout), Lines::of(stderr));
+    let start = std::time::Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        if start.elapsed() > PATIENCE {
+            let _ = child.kill();
+            let _ = child.wait();
+            panic!("kvgauge {arguments:?} did not end: {}", stderr.text());
+        }
+        super::wait::pause(Duration::from_millis(10));
+    };
+    let whole = |lines: &Lines| lines.to_the_end().join(&b'\n');
+    Output {
+        status,
+        stdout: whole(&stdout),
+        stderr: whole(&stderr),
+    }
+}
+
+/// What the person who runs the tests has set is not ours to use.
+fn without_settings(command: &mut Command) {
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("KVGAUGE_") {
+            command.env_remove(name);
+        }
     }
 }
 
