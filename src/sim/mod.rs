@@ -7,5 +7,11 @@
 mod engine;
 mod page;
 mod rng;
+mod runner;
+mod wire;
+mod worker;
 
 pub use engine::{Engine, EngineConfig, Event, Loads, Prefix, Refused, Request, RequestId};
+pub use runner::{End, Progress, Runner, Ticket};
+pub use wire::Handle;
+pub use worker::Worker;

@@ -60,6 +60,8 @@ pub struct EngineConfig {
     /// A prefill or decode engine without the other one: transfers are made up, as with SGLang's
     /// fake transfer backend. Default is false.
     pub alone: bool,
+    /// Tokens from one event of a streamed answer to the next. Default is 1.
+    pub stream_interval: u64,
     /// Whether a warm-up at start has published the gauges. Default is false.
     pub warmup: bool,
     /// The same seed and requests give the same run.
@@ -89,6 +91,7 @@ impl EngineConfig {
             transfer_rate: 50_000_000_000,
             handshake: Duration::from_millis(4),
             alone: false,
+            stream_interval: 1,
             warmup: false,
             seed: 1,
         }
