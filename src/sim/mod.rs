@@ -1,1 +1,17 @@
-//! sim
+//! A simulated SGLang deployment: a router with prefill/decode disaggregation, a prefill server and a
+//! decode server, for the demo, tests and benches.
+//!
+//! The pages carry SGLang 0.5.23's names, labels, lazy gauges, rank layout and rounding, and the KV
+//! pool fills and drains with the requests that are given. No model runs.
+
+mod engine;
+mod page;
+mod rng;
+mod runner;
+mod wire;
+mod worker;
+
+pub use engine::{Engine, EngineConfig, Event, Loads, Prefix, Refused, Request, RequestId};
+pub use runner::{End, Progress, Runner, Ticket};
+pub use wire::Handle;
+pub use worker::Worker;

@@ -1,0 +1,320 @@
+//! An engine's HTTP server, as far as routers, clients and Prometheus look at it.
+
+use super::engine::{EngineConfig, Refused};
+use super::runner::Runner;
+use super::wire::answer::{Answer, error_body, json_response, response};
+use super::wire::ask::{Api, Ask};
+use super::wire::serve::serve;
+use super::wire::{Body, Handle};
+use crate::kv::Role;
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http_body_util::{BodyExt, Limited};
+use hyper::body::Incoming;
+use serde_json::{Value, json};
+use std::io;
+use std::net::SocketAddr;
+use std::time::SystemTime;
+
+/// The most bytes of a request body: as SGLang's router.
+pub(crate) const MAX_BODY: usize = 512 << 20;
+
+/// A simulated engine with its HTTP server. Dropping it ends both.
+#[derive(Debug)]
+pub struct Worker {
+    /// Where it listens.
+    pub addr: SocketAddr,
+    /// The engine behind it.
+    pub runner: Runner,
+    _handle: Handle,
+}
+
+impl Worker {
+    /// Starts an engine and its server on the current runtime; port 0 is any free one.
+    ///
+    /// # Errors
+    /// When the address can't be bound.
+    pub async fn start(listen: SocketAddr, config: EngineConfig) -> io::Result<Worker> {
+        let runner = Runner::start(config);
+        let handler = {
+            let runner = runner.clone();
+            move |request| handle(runner.clone(), request)
+        };
+        let handle = serve(listen, handler).await?;
+        Ok(Worker {
+            addr: handle.addr,
+            runner,
+            _handle: handle,
+        })
+    }
+}
+
+/// Counts a request on the engine's page from its begin to its end.
+pub(crate) struct HttpCount {
+    runner: Runner,
+    method: String,
+    path: String,
+    pub(crate) status: Option<u16>,
+}
+
+impl HttpCount {
+    pub(crate) fn new(runner: Runner, method: &str, path: &str) -> HttpCount {
+        runner.http_started(method, path);
+        HttpCount {
+            runner,
+            method: method.to_owned(),
+            path: path.to_owned(),
+            status: None,
+        }
+    }
+}
+
+impl Drop for HttpCount {
+    fn drop(&mut self) {
+        self.runner
+            .http_ended(&self.method, &self.path, self.status);
+    }
+}
+
+async fn handle(runner: Runner, request: Request<Incoming>) -> Response<Body> {
+    let path = request.uri().path().to_owned();
+    let mut count = HttpCount::new(runner.clone(), request.method().as_str(), &path);
+    let api = match path.as_str() {
+        "/v1/chat/completions" => Some(Api::Chat),
+        "/v1/completions" => Some(Api::Completions),
+        "/generate" => Some(Api::Generate),
+        _ => None,
+    };
+    let mut response = match api {
+        Some(api) if request.method() == Method::POST => infer(&runner, api, request, count).await,
+        Some(_) => json_response(
+            StatusCode::METHOD_NOT_ALLOWED,
+            json!({"detail": "Method Not Allowed"}).to_string(),
+        ),
+        None => {
+            let response = other(&runner, request.method(), &path);
+            count.status = Some(response.status().as_u16());
+            response
+        }
+    };
+    response
+        .headers_mut()
+        .insert(header::SERVER, HeaderValue::from_static("uvicorn"));
+    response
+}
+
+/// Everything but inference.
+fn other(runner: &Runner, method: &Method, path: &str) -> Response<Body> {
+    let config = runner.config();
+    let ok = StatusCode::OK;
+    match (method, path) {
+        (_, "/health" | "/health_generate" | "/ping") => {
+            let mut response = Response::new(Body::empty());
+            *response.status_mut() = ok;
+            response
+        }
+        // `/metrics/anything` is the page too.
+        (_, path) if path == "/metrics" || path.starts_with("/metrics/") => response(
+            ok,
+            "text/plain; version=0.0.4; charset=utf-8",
+            Body::chunked(runner.page()),
+        ),
+        (_, "/server_info" | "/get_server_info") => json_response(ok, server_info(&config)),
+        (_, "/model_info" | "/get_model_info") => json_response(ok, model_info(&config)),
+        (_, "/v1/models") => json_response(
+            ok,
+            json!({"object": "list", "data": [{
+                "id": config.model,
+                "object": "model",
+                "created": 0,
+                "owned_by": "sglang",
+                "root": config.model,
+                "parent": null,
+                "max_model_len": config.context_length,
+            }]})
+            .to_string(),
+        ),
+        (_, "/v1/loads") => json_response(ok, loads(runner, &config)),
+        (_, "/flush_cache") => {
+            let (status, text) = if runner.flush_cache() {
+                (ok, "Cache flushed.\n")
+            } else {
+                (StatusCode::BAD_REQUEST, "Requests are running.\n")
+            };
+            response(
+                status,
+                "text/plain; charset=utf-8",
+                Body::Whole(text.into()),
+            )
+        }
+        _ => json_response(
+            StatusCode::NOT_FOUND,
+            json!({"detail": "Not Found"}).to_string(),
+        ),
+    }
+}
+
+async fn infer(
+    runner: &Runner,
+    api: Api,
+    request: Request<Incoming>,
+    mut count: HttpCount,
+) -> Response<Body> {
+    let fail = |mut count: HttpCount, status: StatusCode, message: &str| {
+        count.status = Some(status.as_u16());
+        json_response(status, error_body(status, message))
+    };
+    let body = match Limited::new(request.into_body(), MAX_BODY).collect().await {
+        Ok(body) => body.to_bytes(),
+        Err(error) => return fail(count, StatusCode::BAD_REQUEST, &error.to_string()),
+    };
+    let ask = match Ask::read(api, &body) {
+        Ok(ask) => ask,
+        Err(error) => return fail(count, StatusCode::BAD_REQUEST, &error.to_string()),
+    };
+    drop(body);
+    let config = runner.config();
+    if let Some(model) = &ask.model
+        && ![config.model.as_str(), "unknown", "default"].contains(&model.as_str())
+    {
+        let message = format!("The model `{model}` does not exist.");
+        return fail(count, StatusCode::NOT_FOUND, &message);
+    }
+    tokio::time::sleep(ask.wishes.delay).await;
+    if let Some(status) = ask.wishes.status {
+        let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        return fail(count, status, "The request asked for this error.");
+    }
+    let ticket = match runner.submit(ask.request) {
+        Ok(ticket) => ticket,
+        Err(refused) => {
+            let status = refused_status(refused);
+            return fail(count, status, &refused.to_string());
+        }
+    };
+    count.status = Some(200);
+    // Before the head: there is nothing to break off but the connection.
+    if ask.wishes.abort == Some(0) || (ask.wishes.abort.is_some() && !ask.request.stream) {
+        return broken();
+    }
+    let stream = ask.request.stream;
+    let answer = Answer::new(ask, &config);
+    if stream {
+        let body = answer.stream(ticket, count);
+        return response(StatusCode::OK, "text/event-stream; charset=utf-8", body);
+    }
+    match answer.whole(ticket).await {
+        Some(json) => json_response(StatusCode::OK, json),
+        None => fail(
+            count,
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "The KV transfer failed: the other side is gone.",
+        ),
+    }
+}
+
+pub(crate) fn refused_status(refused: Refused) -> StatusCode {
+    match refused {
+        Refused::TooLong { .. } => StatusCode::BAD_REQUEST,
+        Refused::QueueFull => StatusCode::SERVICE_UNAVAILABLE,
+    }
+}
+
+/// An answer that ends with its head, though its length says otherwise.
+pub(crate) fn broken() -> Response<Body> {
+    let (sender, receiver) = tokio::sync::mpsc::channel(1);
+    let _ = sender.try_send(Err(super::wire::body::Broken));
+    json_response_stream(Body::Stream(receiver))
+}
+
+fn json_response_stream(body: Body) -> Response<Body> {
+    response(StatusCode::OK, "application/json", body)
+}
+
+fn server_info(config: &EngineConfig) -> String {
+    json!({
+        "model_path": config.model,
+        "tokenizer_path": config.model,
+        "served_model_name": config.model,
+        "disaggregation_mode": mode(config.role),
+        "disaggregation_bootstrap_port": 8998,
+        "tp_size": config.ranks,
+        "dp_size": 1,
+        "pp_size": 1,
+        "page_size": config.page_size,
+        "context_length": config.context_length,
+        "load_balance_method": "round_robin",
+        "enable_metrics": true,
+        "stream_interval": config.stream_interval,
+        "decode_log_interval": config.log_interval,
+        "max_running_requests": config.max_running,
+        "max_total_num_tokens": config.capacity / config.page_size * config.page_size,
+        "version": "0.5.23",
+    })
+    .to_string()
+}
+
+fn model_info(config: &EngineConfig) -> String {
+    json!({
+        "model_path": config.model,
+        "tokenizer_path": config.model,
+        "is_generation": true,
+        "served_model_name": config.model,
+        "weight_version": "default",
+        "model_type": "llama",
+        "architectures": ["LlamaForCausalLM"],
+    })
+    .to_string()
+}
+
+fn loads(runner: &Runner, config: &EngineConfig) -> String {
+    let loads = runner.loads();
+    let timestamp = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .map_or(0.0, |time| time.as_secs_f64());
+    let mut load = json!({
+        "timestamp": timestamp,
+        "dp_rank": 0,
+        "memory": {
+            "weight_gb": 61.03,
+            "kv_cache_gb": 48.6,
+            "graph_gb": 1.37,
+            "token_capacity": loads.max_total_num_tokens,
+        },
+        "disaggregation": {
+            "mode": mode(config.role),
+            "prefill_bootstrap_queue_reqs": loads.prefill_bootstrap_queue_reqs,
+            "prefill_inflight_queue_reqs": loads.prefill_inflight_queue_reqs,
+            "decode_prealloc_queue_reqs": loads.decode_prealloc_queue_reqs,
+            "decode_transfer_queue_reqs": loads.decode_transfer_queue_reqs,
+            "decode_retracted_queue_reqs": 0,
+        },
+        "queues": {
+            "waiting": loads.num_waiting_reqs,
+            "grammar": 0,
+            "paused": 0,
+            "retracted": 0,
+        },
+    });
+    if let (Value::Object(load), Ok(Value::Object(core))) =
+        (&mut load, serde_json::to_value(&loads))
+    {
+        let queues = |name: &String| name.ends_with("_queue_reqs");
+        load.extend(core.into_iter().filter(|(name, _)| !queues(name)));
+    }
+    json!({
+        "timestamp": jiff::Timestamp::now().to_string(),
+        "version": "0.5.23",
+        "accelerator": null,
+        "num_accelerators": config.ranks,
+        "loads": [load],
+    })
+    .to_string()
+}
+
+/// The disaggregation mode as SGLang writes it.
+fn mode(role: Role) -> &'static str {
+    match role {
+        Role::Unified => "null",
+        role => role.as_str(),
+    }
+}

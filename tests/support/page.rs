@@ -1,0 +1,196 @@
+//! A metrics page whose behaviour can be changed while it is read.
+
+use super::http::Wire;
+use socket2::{Domain, Protocol, Socket, Type};
+use std::io::Write;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// What the page does when it is asked.
+#[derive(Clone, Debug)]
+pub(crate) enum Behaviour {
+    /// 200 with this text.
+    Text(String),
+    /// These bytes, then FIN.
+    Raw(Vec<u8>),
+    /// Accepts and never answers.
+    Hang,
+    /// Refuses the connection.
+    Refuse,
+    /// Resets the connection once the request is there.
+    Reset,
+    /// 200 with a login page.
+    Html,
+    /// This status and a line of text.
+    Status(u16),
+}
+
+struct Shared {
+    behaviour: Mutex<Behaviour>,
+    asked: AtomicUsize,
+    open: AtomicUsize,
+    most_open: AtomicUsize,
+}
+
+pub(crate) struct Page {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    /// Bound but not listening: keeps the port ours while the page refuses.
+    _reserved: Socket,
+    listening: Mutex<Option<Arc<AtomicBool>>>,
+}
+
+impl Page {
+    pub(crate) fn new(behaviour: Behaviour) -> Self {
+        let reserved = bound(0);
+        let address = reserved.local_addr().unwrap().as_socket().unwrap();
+        let page = Self {
+            address,
+            shared: Arc::new(Shared {
+                behaviour: Mutex::new(Behaviour::Refuse),
+                asked: AtomicUsize::new(0),
+                open: AtomicUsize::new(0),
+                most_open: AtomicUsize::new(0),
+            }),
+            _reserved: reserved,
+            listening: Mutex::new(None),
+        };
+        page.set(behaviour);
+        page
+    }
+
+    pub(crate) fn text(text: impl Into<String>) -> Self {
+        Self::new(Behaviour::Text(text.into()))
+    }
+
+    /// A page of `tests/data/expositions`, without `.prom`.
+    pub(crate) fn real(name: &str) -> Self {
+        Self::text(super::data::page(name))
+    }
+
+    /// A page of `tests/data/cases`.
+    pub(crate) fn case(name: &str) -> Self {
+        Self::text(String::from_utf8(super::data::case(name)).unwrap())
+    }
+
+    pub(crate) fn refusing() -> Self {
+        Self::new(Behaviour::Refuse)
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}/metrics", self.address)
+    }
+
+    /// How often it has been asked.
+    pub(crate) fn asked(&self) -> usize {
+        self.shared.asked.load(Ordering::Relaxed)
+    }
+
+    /// The most connections that have been open at one time.
+    pub(crate) fn most_open(&self) -> usize {
+        self.shared.most_open.load(Ordering::Relaxed)
+    }
+
+    /// From the next request on.
+    pub(crate) fn set(&self, behaviour: Behaviour) {
+        let refuses = matches!(behaviour, Behaviour::Refuse);
+        *self.shared.behaviour.lock().unwrap() = behaviour;
+        let mut listening = self.listening.lock().unwrap();
+        match listening.take() {
+            Some(stop) if refuses => self.close(&stop),
+            None if !refuses => *listening = Some(self.open()),
+            same => *listening = same,
+        }
+    }
+
+    fn open(&self) -> Arc<AtomicBool> {
+        let socket = bound(self.address.port());
+        socket.listen(128).unwrap();
+        let listener = TcpListener::from(socket);
+        let stop = Arc::new(AtomicBool::new(false));
+        let (stopped, shared) = (Arc::clone(&stop), Arc::clone(&self.shared));
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                if stopped.load(Ordering::Relaxed) {
+                    break;
+                }
+                let (Ok(stream), shared) = (stream, Arc::clone(&shared)) else {
+                    continue;
+                };
+                std::thread::spawn(move || {
+                    let open = shared.open.fetch_add(1, Ordering::Relaxed) + 1;
+                    shared.most_open.fetch_max(open, Ordering::Relaxed);
+                    serve(stream, &shared);
+                    shared.open.fetch_sub(1, Ordering::Relaxed);
+                });
+            }
+        });
+        stop
+    }
+
+    fn close(&self, stop: &AtomicBool) {
+        stop.store(true, Ordering::Relaxed);
+        // Wakes the thread that accepts; then it is gone when a connection is refused.
+        while TcpStream::connect(self.address).is_ok() {
+            super::wait::pause(std::time::Duration::from_millis(1));
+        }
+    }
+}
+
+impl Drop for Page {
+    fn drop(&mut self) {
+        self.set(Behaviour::Refuse);
+    }
+}
+
+fn bound(port: u16) -> Socket {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP)).unwrap();
+    socket.set_reuse_address(true).unwrap();
+    socket.set_reuse_port(true).unwrap();
+    socket
+        .bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, port)).into())
+        .unwrap();
+    socket
+}
+
+fn serve(stream: TcpStream, shared: &Shared) {
+    let mut wire = Wire::new(stream);
+    while wire.head().is_ok() {
+        shared.asked.fetch_add(1, Ordering::Relaxed);
+        let behaviour = shared.behaviour.lock().unwrap().clone();
+        let bytes = match behaviour {
+            Behaviour::Text(text) => answer(200, "text/plain; version=0.0.4; charset=utf-8", &text),
+            Behaviour::Html => answer(200, "text/html", "<!doctype html><title>Log in</title>"),
+            Behaviour::Status(status) => answer(status, "text/plain", "no metrics today\n"),
+            Behaviour::Raw(bytes) => {
+                let _ = wire.stream.write_all(&bytes);
+                return;
+            }
+            Behaviour::Hang => {
+                // Until the other side has had enough.
+                wire.rest();
+                return;
+            }
+            Behaviour::Reset | Behaviour::Refuse => {
+                wire.reset_on_close();
+                return;
+            }
+        };
+        if wire.stream.write_all(&bytes).is_err() {
+            return;
+        }
+    }
+}
+
+fn answer(status: u16, content_type: &str, text: &str) -> Vec<u8> {
+    format!(
+        "HTTP/1.1 {status} Whatever\r\nContent-Type: {content_type}\r\nContent-Length: {}\r\n\r\n{text}",
+        text.len()
+    )
+    .into_bytes()
+}

@@ -1,0 +1,250 @@
+//! Answers of kvgauge's own: their status, their shape, their log line.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test"
+)]
+
+mod support;
+
+use serde_json::Value;
+use std::time::Duration;
+use support::client::post;
+use support::{Client, Kvgauge, Next, Page, Response, Setup, Upstream, fetch};
+
+const ASK: &str = "GET /v1/models HTTP/1.1\r\nHost: k\r\nx-request-id: asked\r\n\r\n";
+
+/// An error in OpenAI's shape, with what every answer of kvgauge has.
+fn own(answer: &Response, status: u16, code: &str) {
+    assert_eq!(answer.status(), status, "{}", answer.text());
+    assert_eq!(answer.head.get("content-type").unwrap(), "application/json");
+    let length = answer.body.len().to_string();
+    assert_eq!(answer.head.get("content-length").unwrap(), length);
+    assert!(answer.head.has("x-request-id"), "{}", answer.head.text());
+    assert!(answer.head.has("x-kv-pools"), "{}", answer.head.text());
+    let body = answer.json();
+    let members: Vec<_> = body["error"].as_object().unwrap().keys().collect();
+    assert_eq!(members.len(), 4, "{body}");
+    assert_eq!(body["error"]["code"], code, "{body}");
+    assert_eq!(body["error"]["param"], Value::Null, "{body}");
+    assert!(body["error"]["type"].is_string(), "{body}");
+    let message = body["error"]["message"].as_str().unwrap();
+    assert!(message.len() > 20, "says too little: {message}");
+}
+
+fn logged(kvgauge: &Kvgauge, outcome: &str, status: u16) {
+    let line = kvgauge.line_of("asked");
+    assert_eq!(line["outcome"], outcome, "{line}");
+    assert_eq!(line["http.response.status_code"], status, "{line}");
+    assert!(line["error.type"].is_string(), "{line}");
+}
+
+fn with_decode(upstream: std::net::SocketAddr, settings: &str) -> (Kvgauge, Page) {
+    let decode = Page::case("b13-d.prom");
+    let kvgauge = Setup::new(upstream)
+        .settings(&format!("scrape.interval = \"100ms\"\n{settings}"))
+        .source("decode", "decode", &decode)
+        .start();
+    kvgauge.until_up("decode");
+    (kvgauge, decode)
+}
+
+#[test]
+fn a_router_that_refuses_is_502() {
+    let nobody = Page::refusing();
+    let (kvgauge, _decode) = with_decode(nobody.address(), "");
+    let answer = fetch(kvgauge.listen, ASK);
+    own(&answer, 502, "upstream_unreachable");
+    assert_eq!(answer.json()["error"]["type"], "upstream_error");
+    let message = answer.json()["error"]["message"].to_string();
+    let address = nobody.address().to_string();
+    assert!(message.contains(&address), "does not say where: {message}");
+    logged(&kvgauge, "upstream_unreachable", 502);
+    // The usage is known all the same.
+    let usage = support::eventually("the stamp", || {
+        fetch(kvgauge.listen, ASK).head.get("x-kv-usage")
+    });
+    assert_eq!(usage, "0.3700");
+}
+
+#[test]
+fn a_router_that_comes_back_serves_again() {
+    let router = Page::refusing();
+    let (kvgauge, _decode) = with_decode(router.address(), "");
+    assert_eq!(fetch(kvgauge.listen, ASK).status(), 502);
+    router.set(support::page::Behaviour::Text("here".into()));
+    assert_eq!(fetch(kvgauge.listen, ASK).text(), "here");
+}
+
+#[test]
+fn a_router_that_breaks_off_before_its_head_is_502_and_is_not_asked_again() {
+    for (sent, reset) in [("", false), ("", true), ("HTTP/1.1 20", false)] {
+        let upstream = Upstream::new(move |connection| {
+            connection.request()?;
+            connection.send(sent)?;
+            Ok(if reset { Next::Reset } else { Next::Close })
+        });
+        let (kvgauge, _decode) = with_decode(upstream.address(), "");
+        let request = post("/v1/chat/completions", "x-request-id: asked\r\n", "{}");
+        own(&fetch(kvgauge.listen, request), 502, "upstream_aborted");
+        logged(&kvgauge, "upstream_aborted", 502);
+        assert_eq!(upstream.requests().len(), 1, "no second try");
+    }
+}
+
+#[test]
+fn a_router_that_does_not_speak_http_is_502() {
+    let upstream = Upstream::new(|connection| {
+        connection.request()?;
+        connection.send("220 mail.test ESMTP\r\n\r\n")?;
+        Ok(Next::Close)
+    });
+    let (kvgauge, _decode) = with_decode(upstream.address(), "");
+    let answer = fetch(kvgauge.listen, ASK);
+    assert_eq!(answer.status(), 502);
+    logged(&kvgauge, "upstream_aborted", 502);
+}
+
+#[test]
+fn a_router_that_is_silent_is_504() {
+    let upstream = Upstream::new(|connection| {
+        connection.request()?;
+        connection.until_peer_leaves()?;
+        Ok(Next::Close)
+    });
+    let (kvgauge, _decode) =
+        with_decode(upstream.address(), "timeouts.response_head = \"300ms\"\n");
+    let answer = fetch(kvgauge.listen, ASK);
+    assert_eq!(answer.status(), 504);
+    assert!(answer.json()["error"]["message"].is_string());
+    logged(&kvgauge, "timeout", 504);
+    // The request does not go on without the client.
+    upstream.end_of(0, Duration::from_secs(1));
+}
+
+#[test]
+fn a_stream_that_is_silent_too_long_ends_abnormally() {
+    let upstream = Upstream::new(|connection| {
+        connection.request()?;
+        connection.send(support::upstream::STREAM)?;
+        connection.chunk("data: 1\n\n")?;
+        connection.until_peer_leaves()?;
+        Ok(Next::Close)
+    });
+    let (kvgauge, _decode) =
+        with_decode(upstream.address(), "timeouts.stream_silence = \"300ms\"\n");
+    let answer = fetch(kvgauge.listen, ASK);
+    assert_eq!(answer.text(), "data: 1\n\n");
+    assert!(
+        matches!(answer.end, support::End::Cut | support::End::Reset),
+        "{:?}",
+        answer.end
+    );
+    assert_eq!(kvgauge.line_of("asked")["outcome"], "timeout");
+    upstream.end_of(0, Duration::from_secs(1));
+}
+
+#[test]
+fn a_request_in_doubt_is_400() {
+    let upstream = Upstream::ok();
+    let (kvgauge, _decode) = with_decode(upstream.address(), "");
+    let answer = fetch(kvgauge.listen, ASK.replace("Host: k\r\n", ""));
+    own(&answer, 400, "bad_request");
+    assert_eq!(answer.json()["error"]["type"], "invalid_request_error");
+    assert_eq!(answer.head.get("x-request-id").unwrap(), "asked");
+    logged(&kvgauge, "rejected", 400);
+}
+
+#[test]
+fn connect_is_501() {
+    let upstream = Upstream::ok();
+    let (kvgauge, _decode) = with_decode(upstream.address(), "");
+    let request = "CONNECT k:1 HTTP/1.1\r\nHost: k:1\r\nx-request-id: asked\r\n\r\n";
+    // A client takes any answer but 2xx to CONNECT as one with a body.
+    own(
+        &Client::connect(kvgauge.listen)
+            .send(request)
+            .response("GET"),
+        501,
+        "unsupported",
+    );
+    logged(&kvgauge, "rejected", 501);
+}
+
+#[test]
+fn a_body_over_its_limit_is_413() {
+    let upstream = Upstream::ok();
+    let (kvgauge, _decode) = with_decode(upstream.address(), "limits.request_body = 1000\n");
+    let long = "x".repeat(1001);
+    let answer = fetch(kvgauge.listen, post("/", "x-request-id: asked\r\n", &long));
+    own(&answer, 413, "request_too_large");
+    logged(&kvgauge, "rejected", 413);
+    assert_eq!(
+        upstream.requests().len(),
+        0,
+        "the length said so beforehand"
+    );
+    assert_eq!(
+        fetch(kvgauge.listen, post("/", "", &long[..1000])).status(),
+        200
+    );
+}
+
+#[test]
+fn more_requests_than_allowed_is_503_with_a_time() {
+    let upstream = Upstream::new(|connection| {
+        connection.request()?;
+        connection.send(support::upstream::STREAM)?;
+        connection.until_peer_leaves()?;
+        Ok(Next::Close)
+    });
+    let (kvgauge, _decode) = with_decode(upstream.address(), "limits.in_flight = 1\n");
+    let mut first = Client::connect(kvgauge.listen);
+    first.send("GET /first HTTP/1.1\r\nHost: k\r\n\r\n").head();
+    // The place is held until the last byte, not until the head.
+    let answer = fetch(kvgauge.listen, ASK);
+    own(&answer, 503, "overloaded");
+    assert!(
+        answer
+            .head
+            .get("retry-after")
+            .unwrap()
+            .parse::<u32>()
+            .is_ok()
+    );
+    logged(&kvgauge, "overloaded", 503);
+    first.close();
+    support::eventually("the place is free again", || {
+        let mut next = Client::connect(kvgauge.listen);
+        let head = next.send("GET /next HTTP/1.1\r\nHost: k\r\n\r\n").head();
+        (head.status() == 200).then_some(())
+    });
+}
+
+#[test]
+fn the_operators_see_what_was_refused() {
+    let upstream = Upstream::ok();
+    let (kvgauge, _decode) = with_decode(upstream.address(), "");
+    fetch(kvgauge.listen, post("/v1/chat/completions", "", "{}"));
+    fetch(kvgauge.listen, ASK.replace("Host: k\r\n", ""));
+    Client::connect(kvgauge.listen)
+        .send("no http\r\n\r\n")
+        .rest();
+    let requests =
+        |labels: &[(&str, &str)]| kvgauge.metrics().sum("kvgauge_requests_total", labels);
+    support::eventually("the counters", || {
+        let complete = [
+            ("method", "POST"),
+            ("route", "/v1/chat/completions"),
+            ("code", "200"),
+            ("outcome", "complete"),
+        ];
+        let rejected = [("method", "GET"), ("code", "400"), ("outcome", "rejected")];
+        let malformed = kvgauge
+            .metrics()
+            .sum("kvgauge_malformed_requests_total", &[]);
+        (requests(&complete) == 1.0 && requests(&rejected) == 1.0 && malformed == 1.0).then_some(())
+    });
+}
