@@ -46,6 +46,21 @@ impl Worker {
             _handle: handle,
         })
     }
+
+    /// Lets every prefill engine hand over to every decode engine. Those without a partner make
+    /// their transfers up only if their configuration says so.
+    pub fn pair_all(workers: &[Worker]) {
+        let of = |role| {
+            workers
+                .iter()
+                .filter(move |worker| worker.runner.config().role == role)
+        };
+        for prefill in of(Role::Prefill) {
+            for decode in of(Role::Decode) {
+                prefill.runner.pair(&decode.runner);
+            }
+        }
+    }
 }
 
 /// Counts a request on the engine's page from its begin to its end.
