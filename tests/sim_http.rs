@@ -1,5 +1,7 @@
 //! The simulated servers over HTTP: workers, router, deployment.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // helpers of tests
+
 use bytes::Bytes;
 use http::{HeaderMap, Request, StatusCode};
 use http_body_util::{BodyExt, Full};
@@ -325,6 +327,13 @@ async fn the_router_wraps_errors_as_the_real_one_does() {
         let answer = post(to, path, body).await;
         assert_eq!(answer.status, 400);
         assert_eq!(answer.json()["error"]["code"], "json_parse_error");
+    }
+    let options = chat("hi", true).replace("\"stream\":true", "\"stream\":false");
+    let empty = r#"{"model":"x","messages":[]}"#.to_owned();
+    for body in [options, empty] {
+        let answer = post(to, path, body).await;
+        assert_eq!(answer.status, 400);
+        assert_eq!(answer.json()["error"]["code"], 400);
     }
     let answer = post(to, path, chat("sim:output=40 sim:abort=2", true)).await;
     assert_eq!((answer.status.as_u16(), answer.whole), (200, false));

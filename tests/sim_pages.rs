@@ -1,6 +1,8 @@
 //! The simulated engines' pages against real pages of SGLang 0.5.23: the same families, types and
 //! label names, at rest and under load.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // helpers of tests
+
 use kvgauge::kv::Role;
 use kvgauge::sim::{Engine, EngineConfig, Prefix, Request};
 use std::collections::{BTreeMap, BTreeSet};

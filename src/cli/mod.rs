@@ -1,5 +1,6 @@
 //! Arguments, one file per subcommand.
 
+pub mod demo;
 pub mod sim;
 
 use clap::Parser as _;

@@ -27,7 +27,7 @@ pub struct Load {
     pub most: usize,
     /// From one swell to the next. Default is 60 s.
     pub period: Duration,
-    /// Prompt lengths in tokens, from and to. Default is 20,000 to 80,000.
+    /// Prompt lengths in tokens, from and to. Default is 30,000 to 110,000.
     pub prompt: (u64, u64),
     /// Output lengths in tokens, from and to. Default is 80 to 320.
     pub output: (u64, u64),
@@ -55,7 +55,7 @@ impl Load {
             fewest: 3,
             most: 24,
             period: Duration::from_secs(60),
-            prompt: (20_000, 80_000),
+            prompt: (30_000, 110_000),
             output: (80, 320),
             seed: 1,
         }

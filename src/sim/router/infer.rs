@@ -75,12 +75,16 @@ pub(super) async fn infer(
                 "Invalid JSON data: Failed to deserialize the JSON body into the target type: {error}"
             ));
         }
-        Err(error) => {
+        Err(BadAsk::Json(error)) => {
             return bad_request(&format!(
                 "JSON syntax error: Failed to parse the request body as JSON: {error}"
             ));
         }
+        Err(error) => return invalid(&error.to_string()),
     };
+    if ask.stream_options && !ask.request.stream {
+        return invalid("'stream_options' without 'stream' is not allowed.");
+    }
     drop(body);
     ask.model.get_or_insert_with(|| "unknown".to_owned());
     let (endpoint, path) = match api {
@@ -153,7 +157,7 @@ struct Tickets {
 async fn post(state: &State, ask: &Ask, path: &str) -> Result<Tickets, (StatusCode, String)> {
     let mut counts = [&state.prefill, &state.decode]
         .map(|backend| HttpCount::new(backend.runner.clone(), "POST", path));
-    let mut refuse = |status: StatusCode, message: String| {
+    let mut refused = |status: StatusCode, message: String| {
         for count in &mut counts {
             count.status = Some(status.as_u16());
         }
@@ -164,11 +168,11 @@ async fn post(state: &State, ask: &Ask, path: &str) -> Result<Tickets, (StatusCo
         && ![state.model.as_str(), "unknown", "default"].contains(&model.as_str())
     {
         let message = format!("The model `{model}` does not exist.");
-        return refuse(StatusCode::NOT_FOUND, message);
+        return refused(StatusCode::NOT_FOUND, message);
     }
     if let Some(status) = ask.wishes.status {
         let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        return refuse(status, "The request asked for this error.".to_owned());
+        return refused(status, "The request asked for this error.".to_owned());
     }
     if ask.wishes.abort == Some(0) {
         return Err((StatusCode::BAD_GATEWAY, "Decode server error".to_owned()));
@@ -189,7 +193,7 @@ async fn post(state: &State, ask: &Ask, path: &str) -> Result<Tickets, (StatusCo
                 rest: (prefill, counts),
             })
         }
-        Err((status, message)) => refuse(status, message),
+        Err((status, message)) => refused(status, message),
     }
 }
 
@@ -281,13 +285,23 @@ fn router_error(status: StatusCode, code: &'static str, message: &str) -> Respon
     response
 }
 
+/// A body that is no request.
 fn bad_request(message: &str) -> Response<Body> {
+    refuse(message, &json!("json_parse_error"))
+}
+
+/// A request that can't be: here the code is a number.
+fn invalid(message: &str) -> Response<Body> {
+    refuse(message, &json!(400))
+}
+
+fn refuse(message: &str, code: &serde_json::Value) -> Response<Body> {
     json_response(
         StatusCode::BAD_REQUEST,
         json!({"error": {
             "message": message,
             "type": "invalid_request_error",
-            "code": "json_parse_error",
+            "code": code,
         }})
         .to_string(),
     )

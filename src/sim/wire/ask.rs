@@ -27,6 +27,8 @@ pub(crate) struct Ask {
     /// Whether the output ends because of `max_tokens`.
     pub(crate) capped: bool,
     pub(crate) include_usage: bool,
+    /// Whether there are `stream_options` at all.
+    pub(crate) stream_options: bool,
     /// The same for the same prompt: decides the words of the answer.
     pub(crate) seed: u64,
     pub(crate) wishes: Wishes,
@@ -184,6 +186,7 @@ impl Ask {
                 }),
             },
             capped: output < natural,
+            stream_options: wire.stream_options.is_some(),
             include_usage: wire
                 .stream_options
                 .and_then(|options| options.include_usage)
