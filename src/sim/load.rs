@@ -21,7 +21,7 @@ use tokio::time::{Instant, sleep};
 pub struct Load {
     /// The model asked for.
     pub model: String,
-    /// The fewest clients at a time. Default is 3.
+    /// The fewest clients at a time. Default is 5.
     pub fewest: usize,
     /// The most clients at a time. Default is 24.
     pub most: usize,
@@ -52,7 +52,7 @@ impl Load {
     pub fn new(model: &str) -> Load {
         Load {
             model: model.to_owned(),
-            fewest: 3,
+            fewest: 5,
             most: 24,
             period: Duration::from_secs(60),
             prompt: (30_000, 110_000),
@@ -199,7 +199,7 @@ mod tests {
     fn the_number_of_clients_swells_and_ebbs() {
         let load = Load::new("m");
         let at = |s| load.clients(Duration::from_secs(s));
-        assert_eq!((at(0), at(30), at(60)), (3, 24, 3));
-        assert!((0..600).all(|s| (3..=24).contains(&at(s))));
+        assert_eq!((at(0), at(30), at(60)), (5, 24, 5));
+        assert!((0..600).all(|s| (5..=24).contains(&at(s))));
     }
 }
