@@ -14,7 +14,10 @@ use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::runtime::Builder;
-use tokio::time::sleep;
+use tokio::time::{Instant, interval_at, sleep};
+
+/// The engines publish their gauges with the first batch, about a second after the start.
+const FIRST_LINE: Duration = Duration::from_secs(2);
 
 /// For calls of a person's that still run when the demo ends.
 const LEAVE: Duration = Duration::from_secs(2);
@@ -78,7 +81,7 @@ fn demo(args: &DemoArgs) -> anyhow::Result<()> {
     }
     // The load ends before kvgauge, so that there is nothing left to drain.
     drop(deployment);
-    runtime.block_on(server.leave(sleep(LEAVE)));
+    runtime.block_on(async { server.leave(sleep(LEAVE)).await });
     server.end()
 }
 
@@ -170,7 +173,9 @@ async fn draw(
     out: &mut (impl Write + IsTerminal),
 ) -> io::Result<()> {
     let terminal = out.is_terminal();
-    let mut ticks = tokio::time::interval(Duration::from_secs(if terminal { 1 } else { 5 }));
+    let period = Duration::from_secs(if terminal { 1 } else { 5 });
+    // By then there is something to show.
+    let mut ticks = interval_at(Instant::now() + FIRST_LINE, period);
     loop {
         ticks.tick().await;
         let clients = stats.active.load(Ordering::Relaxed);
