@@ -1,9 +1,19 @@
 //! Arguments, one file per subcommand.
 
+pub mod args;
+pub mod check;
+pub mod serve;
+
+use args::Command;
 use std::process::ExitCode;
 
 /// Runs the program with the process's arguments.
 #[must_use]
 pub fn run() -> ExitCode {
-    ExitCode::SUCCESS
+    match args::parse() {
+        Ok(Command::Serve(args)) => serve::run(&args),
+        Ok(Command::Demo(_)) => ExitCode::SUCCESS,
+        Ok(Command::Check(args)) => check::run(&args),
+        Err(code) => code,
+    }
 }

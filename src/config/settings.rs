@@ -9,7 +9,7 @@ use std::time::Duration;
 /// All settings, validated. See `config/kvgauge.toml` for what each is for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// Where clients connect. Default is `127.0.0.1:30080`.
+    /// Where clients connect. Default is `127.0.0.1:30080`. Port 0 is any free one.
     pub listen: SocketAddr,
     /// The router that requests are forwarded to. Default is `http://127.0.0.1:30001`.
     pub upstream: Target,
@@ -44,11 +44,12 @@ pub struct Settings {
 /// An `http://host:port` address with an optional path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// Host name or address, without brackets.
+    /// Host name in lower case, or address without brackets.
     pub host: Arc<str>,
     /// Port. Default is 80.
     pub port: u16,
-    /// Path and query, starting with `/`. For the upstream it is always `/`.
+    /// Path and query, starting with `/`. For the upstream it is always `/`; for a page where
+    /// none is written, `/metrics`.
     pub path: Arc<str>,
 }
 
@@ -76,7 +77,7 @@ pub struct Scrape {
     pub max_label_bytes: usize,
 }
 
-/// `[limits]`; `None` is off.
+/// `[limits]`; `None` is off, but for `connections`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Limits {
     /// Bytes of a request body. Default is off.
@@ -85,10 +86,38 @@ pub struct Limits {
     pub header_fields: usize,
     /// Bytes of a head. Default is 256 KiB.
     pub header_bytes: usize,
-    /// Client connections. Default is 65,536, or the descriptor limit less a reserve.
-    pub connections: usize,
+    /// Client connections; here `None` is not off but what [`Limits::connections_within`] makes of
+    /// the descriptor limit. Default is `None`.
+    pub connections: Option<usize>,
     /// Requests at a time. Default is off.
     pub in_flight: Option<usize>,
+}
+
+impl Limits {
+    /// The most connections where [`Limits::connections`] says nothing.
+    pub const MOST_CONNECTIONS: usize = 65_536;
+    /// File descriptors left for everything that is not a client's exchange: listeners, sources,
+    /// standard streams, timers, admin connections.
+    pub const RESERVED_DESCRIPTORS: u64 = 256;
+
+    /// The client connections that are accepted at a time in a process that may open
+    /// `descriptors` files (`None`: no limit, or none known): what the setting says, else
+    /// [`Limits::MOST_CONNECTIONS`] or half of the descriptors less
+    /// [`Limits::RESERVED_DESCRIPTORS`], since every client needs a connection to the router too.
+    /// At least 1. Ask after the soft limit has been raised to the hard one.
+    #[must_use]
+    pub fn connections_within(&self, descriptors: Option<u64>) -> usize {
+        if let Some(connections) = self.connections {
+            return connections;
+        }
+        let Some(descriptors) = descriptors else {
+            return Self::MOST_CONNECTIONS;
+        };
+        let room = descriptors.saturating_sub(Self::RESERVED_DESCRIPTORS) / 2;
+        usize::try_from(room)
+            .unwrap_or(usize::MAX)
+            .clamp(1, Self::MOST_CONNECTIONS)
+    }
 }
 
 /// `[timeouts]`; `None` is off.
@@ -109,7 +138,7 @@ pub struct Timeouts {
     pub client_idle: Duration,
 }
 
-/// `[upstream_pool]`... the file's `upstream.idle` and its neighbours.
+/// `[upstream]` but for its `url`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct UpstreamPool {
     /// An idle connection is closed after this. Default is 4 s: Python servers close at 5 s.
@@ -187,8 +216,25 @@ pub struct Source {
     pub name: Arc<str>,
     /// The page.
     pub url: Target,
-    /// The role; `None` is as the page says (a router has none).
+    /// The role; `None` is as the page says (a router has none). Where none is written, a name
+    /// that is a role, or a role with a number (`decode`, `decode-1`), is the role.
     pub role: Option<Role>,
     /// Overrides `scrape.interval`.
     pub interval: Option<Duration>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_leave_a_descriptor_for_the_router_and_some_for_the_rest() {
+        let mut limits = Settings::defaults().limits;
+        assert_eq!(limits.connections_within(None), 65_536);
+        assert_eq!(limits.connections_within(Some(1_048_576)), 65_536);
+        assert_eq!(limits.connections_within(Some(1024)), 384);
+        assert_eq!(limits.connections_within(Some(100)), 1);
+        limits.connections = Some(70_000);
+        assert_eq!(limits.connections_within(Some(1024)), 70_000);
+    }
 }

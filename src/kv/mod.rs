@@ -4,9 +4,11 @@
 //! it is an [`Unknown`].
 
 mod reading;
+mod role_state;
 mod snapshot;
 
 pub use reading::{Pool, PoolKind, Queues, Reading, Usage};
+pub use role_state::RoleState;
 pub use snapshot::{Failure, FailureReason, Handle, Snapshot, SourceState};
 
 use std::fmt;

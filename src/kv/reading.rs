@@ -13,8 +13,10 @@ pub enum PoolKind {
     Full,
     /// Sliding-window attention.
     Swa,
-    /// State-space (Mamba) states.
+    /// State-space (Mamba) states. They are counted in slots, so tokens used and capacity are unknown.
     Mamba,
+    /// A kind that the engine counts in its headline gauge and has no gauge of its own for.
+    Other,
 }
 
 impl PoolKind {
@@ -25,6 +27,7 @@ impl PoolKind {
             PoolKind::Full => "full",
             PoolKind::Swa => "swa",
             PoolKind::Mamba => "mamba",
+            PoolKind::Other => "other",
         }
     }
 }
@@ -118,6 +121,8 @@ pub struct Reading {
     pub pools: Vec<Pool>,
     /// Which metric gave each value: `("usage", "kv_used_tokens / max_total_num_tokens")`.
     pub chosen: Vec<(&'static str, &'static str)>,
-    /// Values out of range, counted by reason (`above_one`, `nan`, `negative`, `infinite`).
+    /// Values that can't be right, counted by reason: `above_one` (over 1 by at most 0.05, read as
+    /// 1); all others are read as unknown: `far_above_one`, `nan`, `negative`, `infinite`,
+    /// `too_large`, `zero_capacity`, `too_many_pools`.
     pub odd: Vec<(&'static str, u64)>,
 }

@@ -94,6 +94,12 @@ pub struct SourceState {
     pub bytes: Option<u64>,
     /// The last failure, kept for display after the source is well again.
     pub failure: Option<Failure>,
+    /// Failed attempts so far, in the order of [`FailureReason::ALL`].
+    pub failures: [u64; FailureReason::ALL.len()],
+    /// Lines and samples not passed on so far, by reason.
+    pub dropped: Vec<(&'static str, u64)>,
+    /// Values out of range so far, by reason.
+    pub odd: Vec<(&'static str, u64)>,
 }
 
 /// The newest readings of all sources.
@@ -120,11 +126,11 @@ impl Handle {
     }
 
     /// Replaces one source's state, leaving the others.
-    pub fn update(&self, index: usize, state: Arc<SourceState>) {
+    pub fn update(&self, index: usize, state: &Arc<SourceState>) {
         self.0.rcu(|old| {
             let mut new = Snapshot::clone(old);
             if let Some(slot) = new.sources.get_mut(index) {
-                *slot = Arc::clone(&state);
+                *slot = Arc::clone(state);
             }
             new
         });

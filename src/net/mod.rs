@@ -1,1 +1,12 @@
-//! net
+//! Sockets: dialling, listening, the pool of connections to one target, descriptor limits.
+//! Used by the data path and by the scraper; each thread has a pool of its own.
+
+mod dial;
+mod limits;
+mod listen;
+mod pool;
+
+pub use dial::{DialError, dial};
+pub use limits::raise_descriptor_limit;
+pub use listen::{bind, prepare};
+pub use pool::{Pool, PoolError, PoolLimits, PooledBody, Sent};

@@ -1,1 +1,25 @@
-//! proxy
+//! The data path. Start with `stack.rs`: it reads as a request's way.
+
+mod admit;
+mod break_off;
+mod client;
+mod connection;
+mod deadline;
+mod error;
+mod forward;
+mod hop;
+mod io;
+mod record;
+mod request_id;
+mod respond;
+mod screen;
+mod serve;
+mod stack;
+mod stamp;
+mod usage;
+mod worker;
+
+pub use error::{Outcome, ProxyError, Retry, Stage, Who};
+pub use serve::{Plane, Running, reached};
+pub use stamp::{Stamp, StampLayer, StampNames};
+pub use worker::{Load, Phase};

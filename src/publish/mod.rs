@@ -1,1 +1,17 @@
-//! publish
+//! From snapshot to stamp: one renderer file for each header and one for the log.
+
+mod log;
+mod pools;
+mod publisher;
+mod stamp;
+mod usage;
+
+pub use publisher::Publisher;
+pub use stamp::{Stamp, Stamps};
+
+use std::fmt::Write as _;
+
+/// Appends a fraction from 0 to 1 with so many places.
+fn write_fraction(out: &mut String, value: f64, places: usize) {
+    let _ = write!(out, "{value:.places$}");
+}

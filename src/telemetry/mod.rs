@@ -1,1 +1,16 @@
-//! telemetry
+//! kvgauge's own metrics (registered once, handles held, no global recorder), the request log and
+//! the diagnostics.
+
+mod buckets;
+mod diagnostics;
+pub mod log;
+mod meters;
+pub mod names;
+mod process;
+mod recorder;
+mod routes;
+
+pub use diagnostics::init_diagnostics;
+pub use meters::{Finished, Meters};
+pub use recorder::Telemetry;
+pub use routes::{method_label, route_label};

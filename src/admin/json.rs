@@ -1,0 +1,131 @@
+//! `/kv` and `/sources`. Unknown is null, with its reason beside it.
+
+use super::{Answer, Shared};
+use crate::engine;
+use crate::kv::{FailureReason, Pool, RoleState, SourceState};
+use serde_json::{Map, Value, json};
+use std::time::{Duration, Instant};
+
+pub(super) fn kv(shared: &Shared) -> Answer {
+    let now = Instant::now();
+    let settings = &shared.settings;
+    let states = engine::observe(&shared.snapshot.load(), now, settings.scrape.max_age);
+    let headline = engine::headline(&states, settings.headers.headline);
+    Answer::json(&json!({
+        "timestamp": jiff::Timestamp::now().to_string(),
+        "headline": headline.map(|h| json!({
+            "role": h.role.as_str(),
+            "model": h.model,
+            "usage": h.usage.ok(),
+            "unknown": h.usage.err().map(|why| why.as_str()),
+        })),
+        "roles": states.iter().map(role).collect::<Vec<_>>(),
+    }))
+}
+
+fn role(state: &RoleState) -> Value {
+    json!({
+        "role": state.role.as_str(),
+        "model": state.model,
+        "usage": state.usage.ok(),
+        "unknown": state.usage.err().map(|why| why.as_str()),
+        "max": state.max,
+        "fill": state.fill,
+        "used": state.used,
+        "capacity": state.capacity,
+        "pool": state.kind.as_str(),
+        "running": state.running,
+        "queued": state.queued,
+        "queues": queues(&state.queues),
+        "pending": state.pending,
+        "hit_rate": state.hit_rate,
+        "age_ms": state.age.map(millis),
+        "pools": state.pools,
+        "missing": state.missing.map(|(count, why)| json!({
+            "count": count,
+            "reason": why.as_str(),
+        })),
+    })
+}
+
+fn queues(queues: &crate::kv::Queues) -> Map<String, Value> {
+    queues
+        .iter()
+        .into_iter()
+        .filter_map(|(name, n)| Some((name.to_owned(), json!(n?))))
+        .collect()
+}
+
+pub(super) fn sources(shared: &Shared) -> Answer {
+    let now = Instant::now();
+    let max_age = shared.settings.scrape.max_age;
+    let snapshot = shared.snapshot.load();
+    let sources: Vec<Value> = snapshot
+        .sources
+        .iter()
+        .map(|s| source(s, now, max_age))
+        .collect();
+    Answer::json(&json!({ "sources": sources }))
+}
+
+fn source(source: &SourceState, now: Instant, max_age: Duration) -> Value {
+    let since = |at: Instant| millis(now.saturating_duration_since(at));
+    let reading = source.reading.as_deref();
+    let current = engine::current(source, now, max_age);
+    json!({
+        "name": source.name,
+        "url": source.url,
+        "role": source.role.map(|r| r.as_str()),
+        "state": match source.up {
+            None => "not_read",
+            Some(true) => "up",
+            Some(false) => "down",
+        },
+        "unknown": current.err().map(|why| why.as_str()),
+        "engine": reading.and_then(|r| r.engine),
+        "age_ms": source.taken.map(since),
+        "unchanged_ms": source.unchanged_since.map(since),
+        "scrape_duration_ms": source.duration.map(|s| s * 1000.0),
+        "bytes": source.bytes,
+        "samples": source.samples,
+        "last_error": source.failure.as_ref().map(|f| json!({
+            "reason": f.reason.as_str(),
+            "message": f.message,
+            "age_ms": since(f.at),
+        })),
+        "failures": counts(FailureReason::ALL.iter().zip(source.failures)
+            .filter(|(_, n)| *n > 0)
+            .map(|(reason, n)| (reason.as_str(), n))),
+        "dropped_samples": counts(source.dropped.iter().copied()),
+        "odd_values": counts(source.odd.iter().copied()),
+        "chosen": reading.map(|r| r.chosen.iter()
+            .map(|(value, metric)| ((*value).to_owned(), json!(metric)))
+            .collect::<Map<_, _>>()),
+        "pools": reading.map(|r| r.pools.iter().map(pool).collect::<Vec<_>>()),
+    })
+}
+
+fn pool(pool: &Pool) -> Value {
+    json!({
+        "model": pool.model,
+        "rank": pool.rank,
+        "pool": pool.kind.as_str(),
+        "usage": pool.usage.ok(),
+        "unknown": pool.usage.err().map(|why| why.as_str()),
+        "used": pool.used,
+        "capacity": pool.capacity,
+        "fill": pool.fill,
+        "running": pool.running,
+        "queued": pool.queued,
+    })
+}
+
+fn counts(counts: impl Iterator<Item = (&'static str, u64)>) -> Map<String, Value> {
+    counts
+        .map(|(reason, n)| (reason.to_owned(), json!(n)))
+        .collect()
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

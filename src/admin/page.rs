@@ -1,0 +1,182 @@
+//! The unified page: what kvgauge counted, what the snapshot says, and the sources' own pages,
+//! merged. A GET merges prepared blocks and never reads a source.
+
+use super::{Answer, Shared};
+use crate::config::Expose;
+use crate::engine;
+use crate::exposition::{self, Limits, MetricType, Page, Prepared, TextWriter, merge};
+use crate::kv::{FailureReason, RoleState, SourceState};
+use crate::telemetry::names::{self, Name};
+use http::{HeaderValue, StatusCode};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// kvgauge's own pages come first and keep their types.
+const OWN_PAGES: usize = 3;
+
+/// Our own pages are far below these.
+const OWN_LIMITS: Limits = Limits {
+    max_series: 1_000_000,
+    max_label_bytes: 64 * 1024,
+    max_families: 10_000,
+};
+
+pub(super) fn metrics(shared: &Shared) -> Answer {
+    let now = Instant::now();
+    let snapshot = shared.snapshot.load();
+    let max_age = shared.settings.scrape.max_age;
+    let states = engine::observe(&snapshot, now, max_age);
+
+    let recorded = shared.telemetry.render();
+    let process = shared.telemetry.render_process();
+    let written = write(&snapshot.sources, &states, now);
+    let own = [recorded.as_bytes(), process.as_bytes(), &written].map(own_page);
+
+    let mut pages: Vec<Arc<Prepared>> = own.into_iter().flatten().map(Arc::new).collect();
+    let pinned = pages.len().min(OWN_PAGES);
+    if shared.settings.metrics.expose == Expose::All {
+        // A source that has failed past its time vanishes with its series.
+        let kept = snapshot.sources.iter().enumerate().filter(|(_, source)| {
+            source
+                .taken
+                .is_some_and(|taken| now.saturating_duration_since(taken) <= max_age)
+        });
+        pages.extend(kept.filter_map(|(index, _)| shared.pages.get(index)));
+    }
+    let pages: Vec<&Prepared> = pages.iter().map(|page| &**page).collect();
+    Answer {
+        status: StatusCode::OK,
+        content_type: HeaderValue::from_static(exposition::TEXT_CONTENT_TYPE),
+        body: merge(&pages, pinned).text.into(),
+    }
+}
+
+fn own_page(text: &[u8]) -> Option<Prepared> {
+    let page = Page::read(text, &OWN_LIMITS).ok()?;
+    Some(Prepared::new(&page, None))
+}
+
+/// The families that must be able to vanish.
+fn write(sources: &[Arc<SourceState>], states: &[RoleState], now: Instant) -> Vec<u8> {
+    let mut out = Families(TextWriter::new());
+    out.family(
+        names::BUILD_INFO,
+        [(vec![("version", env!("CARGO_PKG_VERSION"))], 1.0)],
+    );
+    roles(&mut out, states);
+    source_gauges(&mut out, sources, now);
+    source_counters(&mut out, sources);
+    out.0.finish()
+}
+
+type Labels<'a> = Vec<(&'a str, &'a str)>;
+
+struct Families(TextWriter);
+
+impl Families {
+    /// A family with its samples; none where there are none.
+    fn family<'a>(&mut self, name: Name, samples: impl IntoIterator<Item = (Labels<'a>, f64)>) {
+        let mut samples = samples.into_iter().peekable();
+        if samples.peek().is_none() {
+            return;
+        }
+        debug_assert!(matches!(name.kind, MetricType::Gauge | MetricType::Counter));
+        self.0.family(name.name, name.kind, name.help);
+        for (labels, value) in samples {
+            self.0.sample("", &labels, value);
+        }
+    }
+}
+
+fn roles(out: &mut Families, states: &[RoleState]) {
+    let labels = |s: &RoleState| -> (&'static str, String) {
+        let model = s.model.as_deref().unwrap_or_default();
+        (s.role.as_str(), model.to_owned())
+    };
+    let labels: Vec<(&'static str, String)> = states.iter().map(labels).collect();
+    let mut gauge = |name: Name, value: &dyn Fn(&RoleState) -> Option<f64>| {
+        let samples = states
+            .iter()
+            .zip(&labels)
+            .filter_map(|(state, (role, model))| {
+                Some((
+                    vec![("role", *role), ("model", model.as_str())],
+                    value(state)?,
+                ))
+            });
+        out.family(name, samples);
+    };
+    gauge(names::KV_USAGE, &|s| s.usage.ok());
+    gauge(names::KV_USAGE_MAX, &|s| s.max);
+    gauge(names::KV_FILL, &|s| s.fill);
+    gauge(names::KV_USED, &|s| s.used.map(count));
+    gauge(names::KV_CAPACITY, &|s| s.capacity.map(count));
+    gauge(names::ENGINE_RUNNING, &|s| s.running.map(count));
+    gauge(names::ENGINE_QUEUED, &|s| s.queued.map(count));
+    gauge(names::HIT_RATIO, &|s| s.hit_rate);
+
+    let queues = states
+        .iter()
+        .zip(&labels)
+        .flat_map(|(state, (role, model))| {
+            state
+                .queues
+                .iter()
+                .into_iter()
+                .filter_map(move |(queue, n)| {
+                    let labels = vec![("role", *role), ("model", model.as_str()), ("queue", queue)];
+                    Some((labels, count(n?)))
+                })
+        });
+    out.family(names::PD_REQUESTS, queues);
+}
+
+fn source_gauges(out: &mut Families, sources: &[Arc<SourceState>], now: Instant) {
+    let since = |at: Option<Instant>| Some(now.saturating_duration_since(at?).as_secs_f64());
+    let mut gauge = |name: Name, value: &dyn Fn(&SourceState) -> Option<f64>| {
+        let samples = sources
+            .iter()
+            .filter_map(|s| Some((vec![("source", &*s.name)], value(s)?)));
+        out.family(name, samples);
+    };
+    gauge(names::SOURCE_UP, &|s| Some(f64::from(u8::from(s.up?))));
+    gauge(names::SOURCE_AGE, &|s| since(s.taken));
+    gauge(names::SOURCE_UNCHANGED, &|s| {
+        since(s.unchanged_since.filter(|_| s.up == Some(true)))
+    });
+    gauge(names::SOURCE_DURATION, &|s| s.duration);
+    gauge(names::SOURCE_SAMPLES, &|s| s.samples.map(count));
+}
+
+fn source_counters(out: &mut Families, sources: &[Arc<SourceState>]) {
+    let failures = sources.iter().flat_map(|s| {
+        FailureReason::ALL
+            .iter()
+            .zip(s.failures)
+            .map(|(reason, n)| (by_reason(s, reason.as_str()), count(n)))
+    });
+    out.family(names::SOURCE_FAILURES, failures);
+    for (name, counts) in [
+        (names::SOURCE_DROPPED, (|s| &s.dropped) as Counts),
+        (names::SOURCE_ODD, (|s| &s.odd) as Counts),
+    ] {
+        let samples = sources.iter().flat_map(move |s| {
+            counts(s)
+                .iter()
+                .map(|(reason, n)| (by_reason(s, reason), count(*n)))
+        });
+        out.family(name, samples);
+    }
+}
+
+type Counts = fn(&SourceState) -> &Vec<(&'static str, u64)>;
+
+fn by_reason<'a>(source: &'a SourceState, reason: &'a str) -> Labels<'a> {
+    vec![("source", &*source.name), ("reason", reason)]
+}
+
+/// Counts stay far below 2^53.
+#[allow(clippy::cast_precision_loss)]
+fn count(n: u64) -> f64 {
+    n as f64
+}

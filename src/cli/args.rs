@@ -1,0 +1,256 @@
+//! The command line: what may be typed, and the help that says so.
+
+use crate::config::Flags;
+use clap::error::ErrorKind;
+use clap::{Args, Parser, Subcommand};
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// The exit code for wrong usage (`EX_USAGE` of `sysexits.h`).
+pub const EXIT_USAGE: u8 = 64;
+
+/// The whole command line.
+#[derive(Debug, Parser)]
+#[command(
+    name = "kvgauge",
+    version,
+    about = "Shows how full the KV cache is: on every answer, in every log line, on one page",
+    long_about = "A reverse proxy in front of an LLM router. It passes every request through \
+                  untouched, reads the KV gauges of the engines behind the router, and writes them \
+                  into the headers of every answer, into one log line per request, and onto one \
+                  Prometheus page.",
+    after_help = "Ends with 0 (done, drained), 1 (failed while running), 64 (wrong usage), \
+                  78 (wrong settings).",
+    disable_help_subcommand = true,
+    max_term_width = 100
+)]
+struct Typed {
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
+pub enum Command {
+    /// Stand in front of a router
+    #[command(
+        long_about = "Stands in front of a router. Without any argument it fits SGLang with \
+                      prefill/decode disaggregation on one host: router on 30001 (its metrics on \
+                      29001), prefill server on 30000, decode server on 30002, each with \
+                      --enable-metrics. Clients then use 30080 instead of 30001, and Prometheus \
+                      reads http://127.0.0.1:30090/metrics.",
+        after_help = "Examples:\n  \
+            kvgauge serve\n  \
+            kvgauge serve --source router=http://127.0.0.1:29001 \\\n      \
+                --source decode=http://10.0.0.7:30002,role=decode\n  \
+            kvgauge serve --listen :30001 --upstream http://127.0.0.1:30011\n\n\
+            The last one takes over the router's port, after the router has moved to 30011.\n\n\
+            Every setting also has a variable KVGAUGE_… and a place in the file; a flag wins over a\n\
+            variable, a variable over the file. config/kvgauge.toml explains them all."
+    )]
+    Serve(Serve),
+    /// Try it out: a simulated deployment, kvgauge in front of it, and load
+    #[command(
+        long_about = "Runs a simulated SGLang deployment (router, prefill and decode server), \
+                      kvgauge in front of it, and a gentle load, and prints where to look. It \
+                      needs no GPU, no model and no file."
+    )]
+    Demo(Demo),
+    /// Validate a settings file and say what it means
+    #[command(
+        long_about = "Reads a settings file as serve would, without the environment and flags, and \
+                      says what it means; or everything that is wrong with it, each with its line, \
+                      and ends with 78.",
+        after_help = "Example:\n  kvgauge check /etc/kvgauge.toml"
+    )]
+    Check(Check),
+}
+
+/// `kvgauge serve`
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
+pub struct Serve {
+    /// Settings file (TOML) [default: none]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Where clients connect [default: 127.0.0.1:30080]; `:30080` is every IPv4 address
+    #[arg(long, value_name = "ADDR")]
+    pub listen: Option<String>,
+    /// The router [default: http://127.0.0.1:30001]
+    #[arg(long, value_name = "URL")]
+    pub upstream: Option<String>,
+    /// Where operators and Prometheus connect [default: 127.0.0.1:30090]
+    #[arg(long, value_name = "ADDR")]
+    pub admin: Option<String>,
+    /// A page to read, once for each; replaces all default ones
+    ///
+    /// NAME tells its series apart; a URL without a path means /metrics. ROLE is decode, prefill or
+    /// unified; a router has none, and a source named decode, prefill or unified (decode-1, …) needs
+    /// none. [default: router=http://127.0.0.1:29001 prefill=http://127.0.0.1:30000
+    /// decode=http://127.0.0.1:30002]
+    #[arg(long = "source", value_name = "NAME=URL[,role=ROLE][,interval=TIME]")]
+    pub sources: Vec<String>,
+    /// Threads that carry traffic [default: one a core]
+    #[arg(long, value_name = "N")]
+    pub workers: Option<String>,
+}
+
+/// `kvgauge demo`
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
+pub struct Demo {
+    /// What happens in the simulated deployment
+    #[arg(long, value_name = "NAME")]
+    pub scenario: Option<String>,
+}
+
+/// `kvgauge check`
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+pub struct Check {
+    /// Settings file (TOML)
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+}
+
+/// A command line that there is nothing to do for: help, version, or wrong usage.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stop {
+    /// What is to be printed.
+    pub text: String,
+    /// 0 for help and version, which go to standard output, else [`EXIT_USAGE`], whose text goes to
+    /// standard error.
+    pub code: u8,
+}
+
+/// Reads the process's arguments. Help, version and errors are printed.
+///
+/// # Errors
+/// The exit code of a process that has nothing more to do: 0 after help or version, 64 (wrong usage).
+pub fn parse() -> Result<Command, ExitCode> {
+    parse_from(std::env::args_os()).map_err(|stop| {
+        // Whoever closed the pipe does not want to read it.
+        let _ = if stop.code == 0 {
+            std::io::stdout().write_all(stop.text.as_bytes())
+        } else {
+            std::io::stderr().write_all(stop.text.as_bytes())
+        };
+        ExitCode::from(stop.code)
+    })
+}
+
+/// Reads arguments, the program's name first.
+///
+/// # Errors
+/// What is to be printed instead of doing something, with the exit code.
+pub fn parse_from(args: impl IntoIterator<Item = OsString>) -> Result<Command, Stop> {
+    match Typed::try_parse_from(args) {
+        Ok(typed) => Ok(typed.command),
+        Err(error) => Err(Stop {
+            text: error.render().to_string(),
+            code: match error.kind() {
+                ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => 0,
+                _ => EXIT_USAGE,
+            },
+        }),
+    }
+}
+
+// === impl Serve ===
+
+impl Serve {
+    /// The flags that are settings, for [`crate::config::load`].
+    #[must_use]
+    pub fn flags(&self) -> Flags {
+        Flags {
+            listen: self.listen.clone(),
+            upstream: self.upstream.clone(),
+            admin: self.admin.clone(),
+            sources: self.sources.clone(),
+            workers: self.workers.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn typed(line: &str) -> Result<Command, Stop> {
+        parse_from(line.split_whitespace().map(OsString::from))
+    }
+
+    #[test]
+    fn serve_takes_all_its_flags() {
+        assert_eq!(typed("kvgauge serve"), Ok(Command::Serve(Serve::default())));
+        let line = "kvgauge serve --config f.toml --listen :1 --upstream http://r --admin :2 \
+                    --source a=http://x,role=decode --source b=http://y --workers auto";
+        let Ok(Command::Serve(serve)) = typed(line) else {
+            panic!("{:?}", typed(line));
+        };
+        assert_eq!(serve.config, Some(PathBuf::from("f.toml")));
+        let want = Flags {
+            listen: Some(":1".to_owned()),
+            upstream: Some("http://r".to_owned()),
+            admin: Some(":2".to_owned()),
+            sources: vec!["a=http://x,role=decode".to_owned(), "b=http://y".to_owned()],
+            workers: Some("auto".to_owned()),
+        };
+        assert_eq!(serve.flags(), want);
+    }
+
+    #[test]
+    fn help_and_version_are_no_errors() {
+        for line in [
+            "kvgauge --help",
+            "kvgauge -h",
+            "kvgauge serve --help",
+            "kvgauge --version",
+        ] {
+            let stop = typed(line).unwrap_err();
+            assert_eq!(stop.code, 0, "{line}: {}", stop.text);
+        }
+        let version = typed("kvgauge --version").unwrap_err().text;
+        assert_eq!(
+            version,
+            concat!("kvgauge ", env!("CARGO_PKG_VERSION"), "\n")
+        );
+        let help = typed("kvgauge serve --help").unwrap_err().text;
+        for default in [
+            "127.0.0.1:30080",
+            "http://127.0.0.1:30001",
+            "127.0.0.1:30090",
+        ] {
+            assert!(help.contains(&format!("[default: {default}]")), "{help}");
+        }
+        assert!(
+            help.contains("Without any argument it fits SGLang"),
+            "{help}"
+        );
+    }
+
+    #[test]
+    fn wrong_usage_ends_with_64_and_says_what_was_meant() {
+        for (line, said) in [
+            ("kvgauge", "Usage: kvgauge <COMMAND>"),
+            ("kvgauge sevre", "a similar subcommand exists: 'serve'"),
+            (
+                "kvgauge serve --lisen :1",
+                "a similar argument exists: '--listen'",
+            ),
+            (
+                "kvgauge serve --listen",
+                "a value is required for '--listen <ADDR>'",
+            ),
+            (
+                "kvgauge serve --listen :1 --listen :2",
+                "cannot be used multiple times",
+            ),
+            ("kvgauge serve extra", "unexpected argument 'extra'"),
+            ("kvgauge check", "<FILE>"),
+        ] {
+            let stop = typed(line).unwrap_err();
+            assert_eq!(stop.code, 64, "{line}");
+            assert!(stop.text.contains(said), "{line}: {}", stop.text);
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! What is wrong with settings, and where each value came from.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Where a value came from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// Nobody set it.
+    Default,
+    /// A settings file; the line counts from 1, 0 is the file as a whole.
+    File(Arc<Path>, usize),
+    /// An environment variable.
+    Environment(String),
+    /// A command line flag, with its dashes.
+    Flag(&'static str),
+}
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Where the value came from.
+    pub origin: Origin,
+    /// The setting, as it is written in the file (`scrape.interval`); empty for the file as a whole.
+    pub key: String,
+    /// What was seen and what is allowed.
+    pub message: String,
+    /// Whether the text itself is malformed. The other problems are settings that can't go together.
+    pub malformed: bool,
+}
+
+/// Everything that is wrong with the settings: at least one [`Problem`], a line each.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub struct ConfigError {
+    problems: Vec<Problem>,
+}
+
+/// Something in the settings that is allowed but probably not meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Warning {
+    /// Where the value came from.
+    pub origin: Origin,
+    /// The setting; empty where there is none.
+    pub key: String,
+    /// What was seen, what follows from it and what to do.
+    pub message: String,
+}
+
+/// The most characters of a foreign text that a message repeats.
+const SHOWN: usize = 80;
+
+/// A foreign text for a message: in backquotes, cut, control characters escaped, and without the
+/// user and password that a URL may hold.
+pub(super) fn quote(text: &str) -> String {
+    let (head, tail) = match text.rsplit_once('@') {
+        None => (text, None),
+        Some((front, host)) => {
+            let start = match (front.find("://"), front.find('=')) {
+                (Some(at), _) => at + 3,
+                (None, Some(at)) => at + 1,
+                (None, None) => 0,
+            };
+            (&front[..start], Some(host))
+        }
+    };
+    let mut shown = String::from(head);
+    if let Some(host) = tail {
+        shown.push_str("…@");
+        shown.push_str(host);
+    }
+    let cut = shown.chars().nth(SHOWN).is_some();
+    let mut quoted = String::from("`");
+    for c in shown.chars().take(SHOWN) {
+        if c.is_control() {
+            quoted.extend(c.escape_default());
+        } else {
+            quoted.push(c);
+        }
+    }
+    quoted.push_str(if cut { "…`" } else { "`" });
+    quoted
+}
+
+// === impl Origin ===
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Origin::Default => f.write_str("default"),
+            Origin::File(path, 0) => write!(f, "{}", path.display()),
+            Origin::File(path, line) => write!(f, "{}:{line}", path.display()),
+            Origin::Environment(name) => write!(f, "environment {name}"),
+            Origin::Flag(name) => write!(f, "flag {name}"),
+        }
+    }
+}
+
+// === impl Problem ===
+
+impl Problem {
+    /// A text that is not what its key takes.
+    pub(super) fn malformed(origin: Origin, key: &str, message: String) -> Self {
+        Problem {
+            origin,
+            key: key.to_owned(),
+            message,
+            malformed: true,
+        }
+    }
+
+    /// A file that can't be read or is not TOML.
+    pub(super) fn file(path: &Path, line: usize, message: String) -> Self {
+        let origin = Origin::File(Arc::from(PathBuf::from(path)), line);
+        Problem::malformed(origin, "", message)
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        line(f, &self.origin, &self.key, &self.message)
+    }
+}
+
+// === impl ConfigError ===
+
+impl From<Problem> for ConfigError {
+    fn from(problem: Problem) -> Self {
+        ConfigError {
+            problems: vec![problem],
+        }
+    }
+}
+
+impl ConfigError {
+    /// `Err` with all problems, `Ok` where there are none.
+    pub(super) fn unless_empty(problems: Vec<Problem>) -> Result<(), Self> {
+        if problems.is_empty() {
+            Ok(())
+        } else {
+            Err(ConfigError { problems })
+        }
+    }
+
+    /// The problems: those of the file in its order, then environment, then flags.
+    #[must_use]
+    pub fn problems(&self) -> &[Problem] {
+        &self.problems
+    }
+
+    /// The exit code that says it: 64 (wrong usage) where nothing but flags is malformed, else 78
+    /// (settings), as in `sysexits.h`.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        let usage = |p: &Problem| p.malformed && matches!(p.origin, Origin::Flag(_));
+        if self.problems.iter().all(usage) {
+            64
+        } else {
+            78
+        }
+    }
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, problem) in self.problems.iter().enumerate() {
+            if at > 0 {
+                f.write_str("\n")?;
+            }
+            problem.fmt(f)?;
+        }
+        Ok(())
+    }
+}
+
+// === impl Warning ===
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        line(f, &self.origin, &self.key, &self.message)
+    }
+}
+
+fn line(f: &mut fmt::Formatter<'_>, origin: &Origin, key: &str, message: &str) -> fmt::Result {
+    if key.is_empty() {
+        write!(f, "{origin}: {message}")
+    } else {
+        write!(f, "{origin}: {key}: {message}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quote;
+
+    #[test]
+    fn a_quoted_text_holds_no_credential_and_no_control_character() {
+        assert_eq!(quote("http://u:p@h:1/x"), "`http://…@h:1/x`");
+        assert_eq!(quote("u:p@h"), "`…@h`");
+        assert_eq!(quote("a=http://u:p@h;b=http://v:q@i"), "`a=http://…@i`");
+        assert_eq!(quote("a=u:p@h"), "`a=…@h`");
+        assert_eq!(quote("a\n\u{1b}[31m"), "`a\\n\\u{1b}[31m`");
+        assert_eq!(quote(&"é".repeat(81)), format!("`{}…`", "é".repeat(80)));
+    }
+}

@@ -1,0 +1,247 @@
+//! One layer of settings: what a file, the environment or the flags set, each value checked alone.
+
+use super::error::{Origin, Problem, quote};
+use super::keys;
+use super::raw::{Raw, RawSource};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use toml::{Table, Value};
+
+/// What one layer sets.
+#[derive(Debug, Default)]
+pub(super) struct Layer {
+    values: BTreeMap<String, (Value, Origin)>,
+    sources: Vec<Entry>,
+}
+
+/// A source as it is written.
+#[derive(Debug)]
+struct Entry {
+    fields: Table,
+    origins: SourceOrigins,
+}
+
+/// Where a source came from, and each of its keys.
+#[derive(Clone, Debug)]
+pub(super) struct SourceOrigins {
+    whole: Origin,
+    keys: BTreeMap<String, Origin>,
+}
+
+/// Where every value came from that is not a default.
+#[derive(Debug, Default)]
+pub(super) struct Origins {
+    keys: BTreeMap<String, Origin>,
+    /// As many as there are sources, in their order; empty where those are the defaults.
+    pub(super) sources: Vec<SourceOrigins>,
+}
+
+/// The most sources. Each is a connection and a page in memory.
+const MAX_SOURCES: usize = 1024;
+
+/// The layers as one, the later over the earlier.
+pub(super) fn merge(layers: impl IntoIterator<Item = Layer>) -> Result<(Raw, Origins), Problem> {
+    let mut table = Table::new();
+    let mut origins = Origins::default();
+    let mut sources = Vec::new();
+    for layer in layers {
+        for (key, (value, origin)) in layer.values {
+            place(&mut table, &key, value);
+            origins.keys.insert(key, origin);
+        }
+        if !layer.sources.is_empty() {
+            sources = layer.sources;
+        }
+    }
+    if !sources.is_empty() {
+        let mut tables = Vec::new();
+        for entry in sources {
+            tables.push(Value::Table(entry.fields));
+            origins.sources.push(entry.origins);
+        }
+        table.insert(keys::SOURCE.to_owned(), Value::Array(tables));
+    }
+    // Every value has been read alone before, so this fails only where the two ways disagree.
+    let raw = Raw::deserialize(Value::Table(table))
+        .map_err(|error| Problem::malformed(Origin::Default, "", error.message().to_owned()))?;
+    Ok((raw, origins))
+}
+
+/// Puts a value at a dotted key.
+fn place(table: &mut Table, key: &str, value: Value) {
+    match key.split_once('.') {
+        None => {
+            table.insert(key.to_owned(), value);
+        }
+        Some((section, rest)) => {
+            let section = table
+                .entry(section)
+                .or_insert_with(|| Value::Table(Table::new()));
+            if let Value::Table(section) = section {
+                place(section, rest, value);
+            }
+        }
+    }
+}
+
+// === impl Layer ===
+
+impl Layer {
+    /// Sets a known key, if its value can be read.
+    pub(super) fn set(&mut self, key: &str, value: Value, origin: Origin) -> Result<(), Problem> {
+        let mut alone = Table::new();
+        place(&mut alone, key, value.clone());
+        match Raw::deserialize(Value::Table(alone)) {
+            Ok(_) => {
+                self.values.insert(key.to_owned(), (value, origin));
+                Ok(())
+            }
+            Err(error) => {
+                let message = error.message().to_owned();
+                Err(Problem::malformed(origin, keys::shown(key), message))
+            }
+        }
+    }
+
+    /// Adds a source. `fields` are its keys with their values and origins.
+    pub(super) fn add_source(
+        &mut self,
+        whole: Origin,
+        fields: Vec<(String, Value, Origin)>,
+        problems: &mut Vec<Problem>,
+    ) {
+        if self.sources.len() == MAX_SOURCES {
+            let message = format!("more than {MAX_SOURCES} sources; no more are read");
+            problems.push(Problem::malformed(whole, keys::SOURCE, message));
+            return;
+        }
+        let before = problems.len();
+        let mut entry = Entry {
+            fields: Table::new(),
+            origins: SourceOrigins {
+                whole: whole.clone(),
+                keys: BTreeMap::new(),
+            },
+        };
+        let mut seen = Vec::new();
+        for (key, value, origin) in fields {
+            if let Err(message) = source_key(&key, &value) {
+                let shown = if keys::is_source_key(&key) {
+                    format!("{}.{key}", keys::SOURCE)
+                } else {
+                    keys::SOURCE.to_owned()
+                };
+                problems.push(Problem::malformed(origin.clone(), &shown, message));
+            } else {
+                entry.fields.insert(key.clone(), value);
+                entry.origins.keys.insert(key.clone(), origin);
+            }
+            seen.push(key);
+        }
+        for needed in ["name", "url"] {
+            if !seen.iter().any(|key| key == needed) {
+                let key = format!("{}.{needed}", keys::SOURCE);
+                let message = "is missing; every source has a name and a url".to_owned();
+                problems.push(Problem::malformed(whole.clone(), &key, message));
+            }
+        }
+        if problems.len() == before {
+            self.sources.push(entry);
+        }
+    }
+
+    /// Adds a source from its text form `NAME=URL[,role=ROLE][,interval=TIME]`.
+    pub(super) fn add_source_text(
+        &mut self,
+        text: &str,
+        origin: &Origin,
+        problems: &mut Vec<Problem>,
+    ) {
+        let mut parts = text.split(',');
+        let first = parts.next().unwrap_or_default();
+        let Some((name, url)) = first.split_once('=') else {
+            let message = format!(
+                "{} has no name; write NAME=URL[,role=ROLE][,interval=TIME], such as \
+                 decode=http://127.0.0.1:30002,role=decode",
+                quote(text)
+            );
+            problems.push(Problem::malformed(origin.clone(), keys::SOURCE, message));
+            return;
+        };
+        let field = |key: &str, value: &str| {
+            let value = Value::String(value.trim().to_owned());
+            (key.trim().to_owned(), value, origin.clone())
+        };
+        let mut fields = vec![field("name", name), field("url", url)];
+        for part in parts {
+            let option = part.split_once('=').filter(|(key, _)| {
+                let key = key.trim();
+                !fields.iter().any(|(seen, ..)| seen == key)
+            });
+            match option {
+                Some((key, value)) => fields.push(field(key, value)),
+                None => {
+                    let message = format!(
+                        "{} is not understood; after the URL may stand role=ROLE and \
+                         interval=TIME, each once (a comma in a URL is written %2C)",
+                        quote(part)
+                    );
+                    problems.push(Problem::malformed(origin.clone(), keys::SOURCE, message));
+                    return;
+                }
+            }
+        }
+        self.add_source(origin.clone(), fields, problems);
+    }
+}
+
+/// Whether a source takes this key with this value.
+fn source_key(key: &str, value: &Value) -> Result<(), String> {
+    if keys::LATER.contains(&key) {
+        return Err(format!("`{key}` is not supported yet; leave it out"));
+    }
+    if !keys::is_source_key(key) {
+        return Err(unknown(key, keys::nearest_source_key(key)));
+    }
+    let alone = Table::from_iter([(key.to_owned(), value.clone())]);
+    match RawSource::deserialize(Value::Table(alone)) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(error.message().to_owned()),
+    }
+}
+
+/// The message for a key that there is not.
+pub(super) fn unknown(key: &str, nearest: Option<&str>) -> String {
+    let key = quote(key);
+    match nearest {
+        Some(near) => format!("unknown key {key}; did you mean `{near}`?"),
+        None => format!("unknown key {key}; config/kvgauge.toml lists all there are"),
+    }
+}
+
+// === impl Origins ===
+
+impl Origins {
+    /// Where a key's value came from.
+    pub(super) fn of(&self, key: &str) -> Origin {
+        self.keys.get(key).cloned().unwrap_or(Origin::Default)
+    }
+
+    /// Of two keys that don't go together the one that was set, the first where both were.
+    pub(super) fn set_of<'k>(&self, first: &'k str, second: &'k str) -> &'k str {
+        if self.keys.contains_key(first) || !self.keys.contains_key(second) {
+            first
+        } else {
+            second
+        }
+    }
+}
+
+// === impl SourceOrigins ===
+
+impl SourceOrigins {
+    /// Where one of its keys came from; the source as a whole where the key is not set.
+    pub(super) fn of(&self, key: &str) -> Origin {
+        self.keys.get(key).unwrap_or(&self.whole).clone()
+    }
+}

@@ -1,0 +1,329 @@
+//! From the gauges of one pool to its values, the exact before the rounded.
+//!
+//! SGLang has up to three kinds of pool (full attention, sliding window, state space), each with an
+//! exact gauge; `token_usage` is the fullest of them, rounded to two decimals (12,034 tokens of
+//! 2,581,504 read 0.0). Which gauges there are, and which can be trusted, depends on the version:
+//!
+//! | version | exact | `token_usage` |
+//! |---|---|---|
+//! | 0.4.6 | - | rounded on prefill, exact on decode |
+//! | 0.5.5 | sliding window, state space | exact while busy, rounded when idle |
+//! | 0.5.10 | all; full attention stays at its last busy value when idle | as 0.5.5 |
+//! | 0.5.23 | all, and `kv_used_tokens` | rounded |
+//!
+//! A gauge whose value can't be one counts as missing; where nothing else covers it, the usage is
+//! unknown (`invalid`), since it may be the fullest one.
+
+use super::super::gauges::{Odd, Row, Unit, float, whole};
+use crate::kv::{Pool, PoolKind, Queues, Role, Unknown};
+
+/// How far `token_usage` may lie from the value it was rounded from, with room for the float.
+const ROUNDING: f64 = 0.005 + 1e-9;
+
+/// Which metric gave each value, each pair once.
+#[derive(Default)]
+pub(super) struct Chosen(Vec<(&'static str, &'static str)>);
+
+impl Chosen {
+    fn add(&mut self, value: &'static str, metric: &'static str) {
+        if !self.0.contains(&(value, metric)) {
+            self.0.push((value, metric));
+        }
+    }
+
+    pub(super) fn into_vec(mut self) -> Vec<(&'static str, &'static str)> {
+        self.0.sort_unstable();
+        self.0
+    }
+}
+
+/// How full one kind of pool is.
+#[derive(Clone, Copy)]
+struct Level {
+    kind: PoolKind,
+    usage: f64,
+    from: &'static str,
+}
+
+/// Capacity in tokens, and where it is from.
+#[derive(Clone, Copy)]
+struct Capacity {
+    tokens: u64,
+    from: &'static str,
+    /// What the usage is called that is made with it.
+    ratio: &'static str,
+}
+
+/// The values of the pool that `row` speaks of. `role` is the one that the page names, `info` the
+/// capacity that it names for the engine as a whole.
+pub(super) fn read(
+    row: &Row,
+    role: Option<Role>,
+    info: Option<u64>,
+    odd: &mut Odd,
+    chosen: &mut Chosen,
+) -> Pool {
+    let capacity = full_capacity(row, info, odd);
+    let level = fullest(row, capacity, odd);
+    let kind = level.map_or(PoolKind::Full, |level| level.kind);
+
+    let mut pool = Pool::unknown(Unknown::Absent);
+    pool.kind = kind;
+    pool.usage = level.map(|level| level.usage);
+    if let Ok(level) = level {
+        chosen.add("usage", level.from);
+        if let Some((used, from)) = used(row, kind, capacity) {
+            pool.used = Some(used);
+            chosen.add("used", from);
+        }
+    }
+    let capacity = match kind {
+        PoolKind::Full => capacity.map(|c| (c.tokens, c.from)),
+        PoolKind::Swa => row
+            .count("max_total_num_tokens_swa")
+            .filter(|tokens| *tokens > 0)
+            .map(|tokens| (tokens, "max_total_num_tokens_swa")),
+        PoolKind::Mamba | PoolKind::Other => None,
+    };
+    if let Some((tokens, from)) = capacity {
+        pool.capacity = Some(tokens);
+        chosen.add("capacity", from);
+    }
+    pool.fill = fill(row, kind, chosen);
+
+    let mut count = |value, names: &[&'static str]| {
+        let (number, from) = names
+            .iter()
+            .find_map(|name| Some((row.count(name)?, *name)))?;
+        chosen.add(value, from);
+        Some(number)
+    };
+    pool.running = count("running", &["num_running_reqs"]);
+    pool.queued = count("queued", &["num_queue_reqs"]);
+    pool.queues = Queues {
+        bootstrap: count(
+            "bootstrap",
+            &[
+                "num_prefill_bootstrap_queue_reqs",
+                "num_prefill_prealloc_queue_reqs",
+            ],
+        ),
+        inflight: count("inflight", &["num_prefill_inflight_queue_reqs"]),
+        prealloc: count("prealloc", &["num_decode_prealloc_queue_reqs"]),
+        transfer: count("transfer", &["num_decode_transfer_queue_reqs"]),
+    };
+    pool.pending = row.get("pending_prealloc_token_usage").ok();
+    if pool.pending.is_some() {
+        chosen.add("pending", "pending_prealloc_token_usage");
+    }
+    // A decode server looks up no prefix: it always says 0.
+    if role != Some(Role::Decode) {
+        pool.hit_rate = row.get("cache_hit_rate").ok();
+    }
+    if pool.hit_rate.is_some() {
+        chosen.add("hit_rate", "cache_hit_rate");
+    }
+    pool
+}
+
+/// The full-attention pool's capacity. 0.4.6 and 0.5.5 publish none; an engine that starts may say 0.
+fn full_capacity(row: &Row, info: Option<u64>, odd: &mut Odd) -> Option<Capacity> {
+    let gauge = row.count("max_total_num_tokens");
+    if gauge == Some(0) {
+        odd.add("zero_capacity");
+    }
+    let pages = || {
+        let (size, number) = (row.get("page_size").ok()?, row.get("num_pages").ok()?);
+        whole(size * number)
+    };
+    gauge
+        .filter(|tokens| *tokens > 0)
+        .map(|tokens| Capacity {
+            tokens,
+            from: "max_total_num_tokens",
+            ratio: "kv_used_tokens / max_total_num_tokens",
+        })
+        .or_else(|| {
+            Some(Capacity {
+                tokens: pages().filter(|tokens| *tokens > 0)?,
+                from: "page_size * num_pages",
+                ratio: "kv_used_tokens / (page_size * num_pages)",
+            })
+        })
+        .or_else(|| {
+            Some(Capacity {
+                tokens: info?,
+                from: "cache_config_info",
+                ratio: "kv_used_tokens / cache_config_info",
+            })
+        })
+}
+
+/// The fullest kind of pool.
+fn fullest(row: &Row, capacity: Option<Capacity>, odd: &mut Odd) -> Result<Level, Unknown> {
+    let gauge = |kind, from| row.get(from).map(|usage| Level { kind, usage, from });
+    let headline = gauge(PoolKind::Full, "token_usage");
+    let mut kinds = [
+        full(row, capacity, odd),
+        gauge(PoolKind::Swa, "swa_token_usage"),
+        gauge(PoolKind::Mamba, "mamba_usage"),
+    ];
+    let broken = [headline, kinds[0], kinds[1], kinds[2]]
+        .iter()
+        .any(|level| matches!(level, Err(Unknown::Invalid)));
+
+    let Ok(headline) = headline else {
+        // Without the headline nothing covers a kind whose gauge is broken.
+        if broken {
+            return Err(Unknown::Invalid);
+        }
+        return larger(&kinds).map_or_else(|| used_of_capacity(row, capacity, odd), Ok);
+    };
+
+    if row.get("kv_used_tokens").is_err() {
+        // The headline is the largest of all: what stands above it is left from a busier moment.
+        for kind in &mut kinds {
+            if kind.is_ok_and(|kind| kind.usage > headline.usage + ROUNDING) {
+                *kind = Err(Unknown::Absent);
+            }
+        }
+    }
+    match (kinds[0], larger(&kinds)) {
+        (Ok(_), Some(largest)) if headline.usage > largest.usage + ROUNDING => Ok(Level {
+            kind: PoolKind::Other,
+            ..headline
+        }),
+        (Ok(_), Some(largest)) => Ok(largest),
+        // The headline stands for the full-attention pool, unless it is another one's, rounded.
+        (Err(_), Some(largest)) if rounds_to(largest.usage, headline.usage) => Ok(largest),
+        _ => Ok(headline),
+    }
+}
+
+/// Full attention, exact.
+fn full(row: &Row, capacity: Option<Capacity>, odd: &mut Odd) -> Result<Level, Unknown> {
+    let used = row.get("kv_used_tokens");
+    let mut broken = matches!(used, Err(Unknown::Invalid));
+    if let (Ok(used), Some(capacity)) = (used, capacity) {
+        if let Some(usage) = odd.check(used / float(capacity.tokens), Unit::Fraction) {
+            return Ok(Level {
+                kind: PoolKind::Full,
+                usage,
+                from: capacity.ratio,
+            });
+        }
+        broken = true;
+    }
+    match row.get("full_token_usage") {
+        Ok(usage) => Ok(Level {
+            kind: PoolKind::Full,
+            usage,
+            from: "full_token_usage",
+        }),
+        Err(Unknown::Absent) if broken => Err(Unknown::Invalid),
+        Err(why) => Err(why),
+    }
+}
+
+/// The last resort: no gauge says a share, but tokens used and capacity are of one pool.
+fn used_of_capacity(
+    row: &Row,
+    capacity: Option<Capacity>,
+    odd: &mut Odd,
+) -> Result<Level, Unknown> {
+    let capacity = capacity.ok_or(Unknown::Absent)?;
+    if sliding_window(row) {
+        return Err(Unknown::Absent);
+    }
+    let usage = row.get("num_used_tokens")? / float(capacity.tokens);
+    Ok(Level {
+        kind: PoolKind::Full,
+        usage: odd.check(usage, Unit::Fraction).ok_or(Unknown::Invalid)?,
+        from: "num_used_tokens / capacity",
+    })
+}
+
+/// The fullest of those known; the first at a tie.
+fn larger(kinds: &[Result<Level, Unknown>]) -> Option<Level> {
+    kinds.iter().flatten().copied().reduce(
+        |best, next| {
+            if next.usage > best.usage { next } else { best }
+        },
+    )
+}
+
+/// Whether `headline` is no more than `exact`, as it is or rounded to two decimals. A 0 says nothing
+/// of whose it is.
+fn rounds_to(exact: f64, headline: f64) -> bool {
+    let rounded = (exact * 100.0).round() / 100.0;
+    exact > 0.0 && (exact >= headline || (rounded - headline).abs() < 1e-9)
+}
+
+/// Whether the sliding-window pool holds anything, so that `num_used_tokens` (the larger of its and
+/// the full pool's tokens) may be its.
+fn sliding_window(row: &Row) -> bool {
+    !matches!(row.get("swa_token_usage"), Ok(0.0) | Err(Unknown::Absent))
+        || row
+            .count("swa_used_tokens")
+            .is_some_and(|tokens| tokens > 0)
+        || (row.get("swa_token_usage").is_err()
+            && row
+                .count("max_total_num_tokens_swa")
+                .is_some_and(|tokens| tokens > 0))
+}
+
+/// Tokens held in the pool of this kind, and where they are from.
+fn used(row: &Row, kind: PoolKind, capacity: Option<Capacity>) -> Option<(u64, &'static str)> {
+    let number = |name| Some((row.count(name)?, name));
+    match kind {
+        PoolKind::Full => number("kv_used_tokens")
+            .or_else(|| number("num_used_tokens").filter(|_| !sliding_window(row))),
+        PoolKind::Swa => number("swa_used_tokens").or_else(|| {
+            // The larger of two is the sliding window's where the full pool is known to hold less.
+            let full = row.get("kv_used_tokens").ok().or_else(|| {
+                let share = row.get("full_token_usage").ok()?;
+                Some(share * float(capacity?.tokens) + 1.0)
+            })?;
+            number("num_used_tokens").filter(|(used, _)| float(*used) > full)
+        }),
+        PoolKind::Mamba | PoolKind::Other => None,
+    }
+}
+
+/// The share that is physically occupied. The three gauges add up to what the pool can hold.
+fn fill(row: &Row, kind: PoolKind, chosen: &mut Chosen) -> Option<f64> {
+    let (names, from) = match kind {
+        PoolKind::Full => (
+            [
+                "kv_available_tokens",
+                "kv_evictable_tokens",
+                "kv_used_tokens",
+            ],
+            "kv_available_tokens, kv_evictable_tokens, kv_used_tokens",
+        ),
+        PoolKind::Swa => (
+            [
+                "swa_available_tokens",
+                "swa_evictable_tokens",
+                "swa_used_tokens",
+            ],
+            "swa_available_tokens, swa_evictable_tokens, swa_used_tokens",
+        ),
+        PoolKind::Mamba => (
+            [
+                "mamba_available_tokens",
+                "mamba_evictable_tokens",
+                "mamba_used_tokens",
+            ],
+            "mamba_available_tokens, mamba_evictable_tokens, mamba_used_tokens",
+        ),
+        PoolKind::Other => return None,
+    };
+    let [available, evictable, used] = names.map(|name| row.get(name).ok());
+    let all = available? + evictable? + used?;
+    if all <= 0.0 {
+        return None;
+    }
+    chosen.add("fill", from);
+    Some((1.0 - available? / all).clamp(0.0, 1.0))
+}

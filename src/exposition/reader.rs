@@ -1,0 +1,210 @@
+//! From text to a page, line by line.
+
+use super::group::group;
+use super::line::{Bad, Comment, DROP_REASONS, comment, sample};
+use super::names::Names;
+use super::page::{Dropped, Limits, Page, PageError, Row};
+
+struct Reader<'t> {
+    limits: Limits,
+    rows: Vec<Row<'t>>,
+    names: Names<'t>,
+    exemplars: Vec<(u32, &'t str)>,
+    /// The name of the last sample: most samples repeat it.
+    last: (&'t str, u32),
+    line: u64,
+    /// Names of HELP, TYPE and UNIT lines.
+    declared: usize,
+    /// By reason: lines, and the first one.
+    dropped: [(u64, u64); DROP_REASONS.len()],
+}
+
+/// See [`Page::read`].
+pub(super) fn read<'t>(text: &'t [u8], limits: &Limits) -> Result<Page<'t>, PageError> {
+    let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
+    let first = text.iter().copied().find(|b| !b.is_ascii_whitespace());
+    if first == Some(b'<') {
+        // A line of prose on a web page can look like a sample, so don't even try.
+        return Err(PageError::NotMetrics { looks_like: "HTML" });
+    }
+    let mut reader = Reader::new(*limits, text);
+    if let Ok(text) = std::str::from_utf8(text) {
+        let mut at = 0;
+        for end in memchr::memchr_iter(b'\n', text.as_bytes()) {
+            reader.line(&text[at..end])?;
+            at = end + 1;
+        }
+        reader.line(&text[at..])?;
+    } else {
+        for line in text.split(|b| *b == b'\n') {
+            match std::str::from_utf8(line) {
+                Ok(line) => reader.line(line)?,
+                Err(_) => reader.bad_encoding(),
+            }
+        }
+    }
+    reader.finish(first)
+}
+
+// === impl Reader ===
+
+impl<'t> Reader<'t> {
+    fn new(limits: Limits, text: &[u8]) -> Reader<'t> {
+        // Room for every line, unless lines are absurdly short, so that nothing is copied twice.
+        let lines = memchr::memchr_iter(b'\n', text).count() + 1;
+        let room = lines.min(text.len() / 24 + 1).min(limits.max_series);
+        let max_series = limits.max_series.min(u32::MAX as usize / 2);
+        let max_families = limits.max_families.min(u32::MAX as usize / 4);
+        Reader {
+            limits: Limits {
+                max_series,
+                max_families,
+                ..limits
+            },
+            rows: Vec::with_capacity(room),
+            names: Names::default(),
+            exemplars: Vec::new(),
+            last: ("", 0),
+            line: 0,
+            declared: 0,
+            dropped: [(0, 0); DROP_REASONS.len()],
+        }
+    }
+
+    #[inline]
+    fn line(&mut self, line: &'t str) -> Result<(), PageError> {
+        self.line += 1;
+        let line = line.strip_suffix('\r').unwrap_or(line);
+        let read = match line.as_bytes().first() {
+            None => return Ok(()),
+            Some(b'#') => self.comment(line)?,
+            Some(b' ' | b'\t') => match line.trim_start_matches([' ', '\t']) {
+                "" => return Ok(()),
+                rest if rest.starts_with('#') => self.comment(rest)?,
+                rest => self.sample(rest)?,
+            },
+            Some(_) => self.sample(line)?,
+        };
+        if let Err(bad) = read {
+            self.bad(bad);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn sample(&mut self, line: &'t str) -> Result<Result<(), Bad>, PageError> {
+        let found = match sample(line, self.last.0) {
+            Ok(found) => found,
+            Err(bad) => return Ok(Err(bad)),
+        };
+        if self.rows.len() >= self.limits.max_series {
+            return Err(PageError::TooManySeries {
+                limit: self.limits.max_series,
+            });
+        }
+        if found.name.len() + found.labels.len() > self.limits.max_label_bytes {
+            return Err(PageError::LabelsTooLong {
+                limit: self.limits.max_label_bytes,
+                line: self.line,
+            });
+        }
+        if found.name != self.last.0 {
+            self.last = (found.name, self.names.intern(found.name));
+        }
+        let name = self.last.1;
+        self.names.list[name as usize].rows += 1;
+        if let Some(exemplar) = found.exemplar {
+            let row = u32::try_from(self.rows.len()).unwrap_or(u32::MAX);
+            self.exemplars.push((row, exemplar));
+        }
+        self.rows.push(Row {
+            labels: found.labels,
+            value_text: found.value_text,
+            value: found.value,
+            name,
+            plain: found.plain,
+        });
+        Ok(Ok(()))
+    }
+
+    fn comment(&mut self, line: &'t str) -> Result<Result<(), Bad>, PageError> {
+        let found = match comment(line) {
+            Ok(found) => found,
+            Err(bad) => return Ok(Err(bad)),
+        };
+        let name = match found {
+            Comment::Nothing => return Ok(Ok(())),
+            Comment::Help(name, _) | Comment::Type(name, _) | Comment::Unit(name, _) => name,
+        };
+        let id = self.names.intern(name);
+        let entry = &mut self.names.list[id as usize];
+        self.declared += usize::from(!entry.is_declared());
+        let mut read = Ok(());
+        match found {
+            Comment::Help(_, help) => entry.help = entry.help.or(Some(help)),
+            Comment::Unit(_, unit) => entry.unit = entry.unit.or(Some(unit)),
+            Comment::Type(_, kind) if entry.kind.is_none_or(|k| k == kind) => {
+                entry.kind = Some(kind);
+            }
+            Comment::Type(..) => read = Err(Bad::Type),
+            Comment::Nothing => {}
+        }
+        if self.declared > self.limits.max_families {
+            return Err(PageError::TooManyFamilies {
+                limit: self.limits.max_families,
+            });
+        }
+        Ok(read)
+    }
+
+    #[cold]
+    fn bad(&mut self, bad: Bad) {
+        let (count, first) = &mut self.dropped[bad as usize];
+        *count += 1;
+        if *first == 0 {
+            *first = self.line;
+        }
+    }
+
+    fn bad_encoding(&mut self) {
+        self.line += 1;
+        self.bad(Bad::Encoding);
+    }
+
+    fn finish(mut self, first: Option<u8>) -> Result<Page<'t>, PageError> {
+        let dropped: Vec<Dropped> = DROP_REASONS
+            .iter()
+            .zip(self.dropped)
+            .filter(|(_, (count, _))| *count > 0)
+            .map(|(reason, (count, line))| Dropped {
+                reason,
+                count,
+                line,
+            })
+            .collect();
+        if self.rows.is_empty() && self.declared == 0 && !dropped.is_empty() {
+            let not_text = self.dropped[Bad::Encoding as usize].0 > 0;
+            return Err(match first {
+                _ if not_text => PageError::NotText,
+                Some(b'{' | b'[') => PageError::NotMetrics { looks_like: "JSON" },
+                _ => PageError::NotMetrics {
+                    looks_like: "plain text",
+                },
+            });
+        }
+        let (families, order) = group(&mut self.names, &self.rows);
+        if families.len() > self.limits.max_families {
+            return Err(PageError::TooManyFamilies {
+                limit: self.limits.max_families,
+            });
+        }
+        Ok(Page {
+            rows: self.rows,
+            names: self.names,
+            families,
+            order,
+            exemplars: self.exemplars,
+            dropped,
+        })
+    }
+}

@@ -1,0 +1,304 @@
+//! A small pool of HTTP/1.1 connections to one target, for one thread, behind [`tower::Service`].
+//!
+//! A request takes the connection used last (the one least likely to have been closed by the
+//! peer), or dials. A connection goes back when its response body has ended, and never when it was
+//! dropped half-way. Idle connections are bounded in number and age; what has been idle too long is
+//! not used again, as Python servers close after 5 s and a request written at that moment is lost.
+//!
+//! A request is sent again only where hyper hands it back untouched, which it does when nothing of
+//! it was written. What may have reached the peer is never replayed.
+
+use super::{DialError, dial};
+use crate::config::Target;
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper_util::rt::TokioIo;
+use std::cell::RefCell;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::{Rc, Weak};
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+
+/// What bounds a [`Pool`].
+#[derive(Clone, Copy, Debug)]
+pub struct PoolLimits {
+    /// For connecting, the name look-up included.
+    pub connect: Duration,
+    /// A connection idle for longer is closed.
+    pub idle: Duration,
+    /// A connection older than this is not used again.
+    pub max_age: Duration,
+    /// Idle connections kept.
+    pub max_idle: usize,
+    /// Header fields of a response.
+    pub header_fields: usize,
+    /// Bytes of a response head, and of one read of a body.
+    pub header_bytes: usize,
+}
+
+/// Why there is no response.
+#[derive(Debug, thiserror::Error)]
+pub enum PoolError {
+    /// No connection: nothing was sent.
+    #[error(transparent)]
+    Dial(#[from] DialError),
+    /// The peer closed or reset before a whole response head, or sent something that is not HTTP.
+    #[error("{0}")]
+    Broken(hyper::Error),
+}
+
+/// When a request went out and its response head came in; stands in a response's extensions.
+#[derive(Clone, Copy, Debug)]
+pub struct Sent {
+    /// The request was handed to a connection.
+    pub sent: Instant,
+    /// The response head was read.
+    pub answered: Instant,
+}
+
+/// See the [module](self) description. Clones share their connections.
+pub struct Pool<B> {
+    shared: Rc<Shared<B>>,
+}
+
+struct Shared<B> {
+    target: Target,
+    limits: PoolLimits,
+    idle: RefCell<Vec<Connection<B>>>,
+}
+
+struct Connection<B> {
+    sender: SendRequest<B>,
+    born: Instant,
+    idle_since: Instant,
+}
+
+// === impl Pool ===
+
+impl<B> Pool<B> {
+    /// A pool without connections.
+    #[must_use]
+    pub fn new(target: Target, limits: PoolLimits) -> Pool<B> {
+        Pool {
+            shared: Rc::new(Shared {
+                target,
+                limits,
+                idle: RefCell::new(Vec::new()),
+            }),
+        }
+    }
+
+    /// The address that requests go to.
+    #[must_use]
+    pub fn target(&self) -> &Target {
+        &self.shared.target
+    }
+
+    /// Idle connections right now.
+    #[must_use]
+    pub fn idle(&self) -> usize {
+        self.shared.idle.borrow().len()
+    }
+
+    /// Closes what is closed by the peer, has been idle too long, or is too old. Call it now and then.
+    pub fn sweep(&self, now: Instant) {
+        let limits = &self.shared.limits;
+        self.shared
+            .idle
+            .borrow_mut()
+            .retain(|c| c.usable(now, limits));
+    }
+}
+
+impl<B> Clone for Pool<B> {
+    fn clone(&self) -> Self {
+        Pool {
+            shared: Rc::clone(&self.shared),
+        }
+    }
+}
+
+impl<B> tower::Service<Request<B>> for Pool<B>
+where
+    B: Body<Data = Bytes> + 'static,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    type Response = Response<PooledBody<B>>;
+    type Error = PoolError;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, PoolError>>>>;
+
+    /// Always ready: a request dials when no connection is free.
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), PoolError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        Box::pin(exchange(Rc::clone(&self.shared), request))
+    }
+}
+
+async fn exchange<B>(
+    shared: Rc<Shared<B>>,
+    mut request: Request<B>,
+) -> Result<Response<PooledBody<B>>, PoolError>
+where
+    B: Body<Data = Bytes> + 'static,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    loop {
+        let (mut connection, reused) = match shared.take_idle() {
+            Some(connection) => (connection, true),
+            None => (shared.connect().await?, false),
+        };
+        let sent = Instant::now();
+        match connection.sender.try_send_request(request).await {
+            Ok(response) => {
+                let answered = Instant::now();
+                let (mut parts, incoming) = response.into_parts();
+                parts.extensions.insert(Sent { sent, answered });
+                let body = PooledBody::new(incoming, connection, Rc::downgrade(&shared));
+                return Ok(Response::from_parts(parts, body));
+            }
+            Err(mut error) => match error.take_message() {
+                // Only a kept connection can be closed by the peer before anything was written, and
+                // each round uses one up, so this ends.
+                Some(untouched) if reused => request = untouched,
+                _ => return Err(PoolError::Broken(error.into_error())),
+            },
+        }
+    }
+}
+
+// === impl Shared ===
+
+impl<B> Shared<B> {
+    fn take_idle(&self) -> Option<Connection<B>> {
+        let mut idle = self.idle.borrow_mut();
+        if idle.is_empty() {
+            return None;
+        }
+        let now = Instant::now();
+        let mut at = idle.len();
+        while at > 0 {
+            at -= 1;
+            if !idle[at].usable(now, &self.limits) {
+                idle.remove(at);
+            } else if idle[at].sender.is_ready() {
+                return Some(idle.remove(at));
+            }
+            // Else the exchange before is not quite over (its request is still being sent).
+        }
+        None
+    }
+
+    fn put_back(&self, mut connection: Connection<B>) {
+        if connection.sender.is_closed() {
+            return;
+        }
+        let mut idle = self.idle.borrow_mut();
+        if idle.len() >= self.limits.max_idle {
+            idle.remove(0);
+        }
+        connection.idle_since = Instant::now();
+        idle.push(connection);
+    }
+}
+
+impl<B> Shared<B>
+where
+    B: Body<Data = Bytes> + 'static,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    async fn connect(&self) -> Result<Connection<B>, PoolError> {
+        let limits = &self.limits;
+        let stream = dial(&self.target.host, self.target.port, limits.connect).await?;
+        let (sender, connection) = http1::Builder::new()
+            .max_headers(limits.header_fields)
+            .max_buf_size(limits.header_bytes.max(MIN_BUFFER))
+            .handshake(TokioIo::new(stream))
+            .await
+            .map_err(PoolError::Broken)?;
+        // Its errors reach whoever waits for the response.
+        tokio::task::spawn_local(async move {
+            let _ = connection.await;
+        });
+        let now = Instant::now();
+        Ok(Connection {
+            sender,
+            born: now,
+            idle_since: now,
+        })
+    }
+}
+
+/// The least that hyper accepts for its buffers.
+const MIN_BUFFER: usize = 8192;
+
+// === impl Connection ===
+
+impl<B> Connection<B> {
+    fn usable(&self, now: Instant, limits: &PoolLimits) -> bool {
+        !self.sender.is_closed()
+            && now.saturating_duration_since(self.idle_since) < limits.idle
+            && now.saturating_duration_since(self.born) < limits.max_age
+    }
+}
+
+/// A response body that gives its connection back when it has ended. Dropped before that, it takes
+/// the connection with it, so that the peer learns at once that nobody listens.
+pub struct PooledBody<B> {
+    incoming: Incoming,
+    lease: Option<(Connection<B>, Weak<Shared<B>>)>,
+}
+
+impl<B> PooledBody<B> {
+    fn new(incoming: Incoming, connection: Connection<B>, pool: Weak<Shared<B>>) -> Self {
+        let mut body = PooledBody {
+            incoming,
+            lease: Some((connection, pool)),
+        };
+        if body.incoming.is_end_stream() {
+            body.give_back();
+        }
+        body
+    }
+
+    fn give_back(&mut self) {
+        if let Some((connection, pool)) = self.lease.take()
+            && let Some(pool) = pool.upgrade()
+        {
+            pool.put_back(connection);
+        }
+    }
+}
+
+impl<B> Unpin for PooledBody<B> {}
+
+impl<B> Body for PooledBody<B> {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let frame = ready!(Pin::new(&mut self.incoming).poll_frame(cx));
+        // After the last frame of an exact length nobody polls again.
+        if frame.is_none() || self.incoming.is_end_stream() {
+            self.give_back();
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.incoming.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.incoming.size_hint()
+    }
+}

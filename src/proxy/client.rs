@@ -1,0 +1,160 @@
+//! One client connection as the layers and the sweeper see it.
+
+use crate::config::{Audience, Settings};
+use ipnet::IpNet;
+use std::cell::{Cell, RefCell};
+use std::net::{IpAddr, SocketAddr};
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+/// What a connection waits for; the sweeper holds it to its limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waiting {
+    /// For the first byte of the first request.
+    FirstByte,
+    /// For the rest of a request's head.
+    Head,
+    /// For the next request.
+    NextRequest,
+    /// For nothing of the client's: a request runs.
+    Nothing,
+}
+
+/// What a connection was asked to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Asked {
+    /// Go on.
+    Nothing,
+    /// End after the running request.
+    Finish,
+    /// End at once.
+    Cut,
+}
+
+/// See the [module](self) description.
+pub struct Client {
+    /// Where it comes from.
+    pub addr: IpAddr,
+    /// Whether its `X-Forwarded-…` headers are believed.
+    pub trusted: bool,
+    /// Whether it is shown the KV headers.
+    pub sees_kv: bool,
+    waiting: Cell<(Waiting, Instant)>,
+    asked: Cell<Asked>,
+    connection: RefCell<Option<Waker>>,
+    flushes: Cell<u64>,
+    flush_waiter: RefCell<Option<Waker>>,
+    reset_on_close: Cell<bool>,
+}
+
+impl Client {
+    /// A connection just accepted.
+    #[must_use]
+    pub fn new(peer: SocketAddr, settings: &Settings) -> Client {
+        let addr = peer.ip().to_canonical();
+        let within = |ranges: &[IpNet]| ranges.iter().any(|range| range.contains(&addr));
+        Client {
+            addr,
+            trusted: within(&settings.trusted_proxies),
+            sees_kv: match &settings.headers.audience {
+                Audience::All => true,
+                Audience::Ranges(ranges) => within(ranges),
+            },
+            waiting: Cell::new((Waiting::FirstByte, Instant::now())),
+            asked: Cell::new(Asked::Nothing),
+            connection: RefCell::new(None),
+            flushes: Cell::new(0),
+            flush_waiter: RefCell::new(None),
+            reset_on_close: Cell::new(false),
+        }
+    }
+
+    // === what it waits for ===
+
+    /// What it waits for.
+    #[must_use]
+    pub fn waiting(&self) -> Waiting {
+        self.waiting.get().0
+    }
+
+    /// For how long it has waited.
+    #[must_use]
+    pub fn waited(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.waiting.get().1)
+    }
+
+    pub(super) fn request_began(&self) {
+        self.waiting.set((Waiting::Nothing, Instant::now()));
+    }
+
+    pub(super) fn request_ended(&self, now: Instant) {
+        self.waiting.set((Waiting::NextRequest, now));
+    }
+
+    pub(super) fn bytes_arrived(&self) {
+        if matches!(self.waiting(), Waiting::FirstByte | Waiting::NextRequest) {
+            self.waiting.set((Waiting::Head, Instant::now()));
+        }
+    }
+
+    /// The answer is still leaving, so the wait for the next request has not begun.
+    pub(super) fn bytes_left(&self) {
+        if self.waiting() == Waiting::NextRequest {
+            self.waiting.set((Waiting::NextRequest, Instant::now()));
+        }
+    }
+
+    // === what it is asked ===
+
+    /// Asks the connection to end; a stronger request replaces a weaker one.
+    pub fn ask(&self, asked: Asked) {
+        if asked > self.asked.get() {
+            self.asked.set(asked);
+            if let Some(waker) = self.connection.borrow_mut().take() {
+                waker.wake();
+            }
+        }
+    }
+
+    pub(super) fn poll_asked(&self, cx: &Context<'_>) -> Asked {
+        let mut waker = self.connection.borrow_mut();
+        if !waker.as_ref().is_some_and(|w| w.will_wake(cx.waker())) {
+            *waker = Some(cx.waker().clone());
+        }
+        self.asked.get()
+    }
+
+    // === what has left ===
+
+    /// How often everything written so far had been handed to the kernel.
+    pub(super) fn flushes(&self) -> u64 {
+        self.flushes.get()
+    }
+
+    /// Everything written so far has been handed to the kernel.
+    pub(super) fn flushed(&self) {
+        self.flushes.set(self.flushes.get().wrapping_add(1));
+        if let Some(waker) = self.flush_waiter.borrow_mut().take() {
+            waker.wake();
+        }
+    }
+
+    /// Ready at the first flush after `since`.
+    pub(super) fn poll_flushed(&self, since: u64, cx: &Context<'_>) -> Poll<()> {
+        if self.flushes.get() == since {
+            *self.flush_waiter.borrow_mut() = Some(cx.waker().clone());
+            Poll::Pending
+        } else {
+            Poll::Ready(())
+        }
+    }
+
+    /// The connection must not end cleanly, as its end would be taken for the body's.
+    pub(super) fn reset_on_close(&self) {
+        self.reset_on_close.set(true);
+    }
+
+    pub(super) fn must_reset(&self) -> bool {
+        self.reset_on_close.get()
+    }
+}

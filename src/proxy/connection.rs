@@ -1,0 +1,159 @@
+//! Serving one client connection, and what is left to do when it has ended.
+
+use super::client::{Asked, Client, Waiting};
+use super::error::Outcome;
+use super::io::ClientIo;
+use super::stack::StackParts;
+use super::worker::{Phase, Worker};
+use crate::telemetry::log::{Record, Usage};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use std::future::{Future, poll_fn};
+use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Instant;
+use tokio::net::TcpStream;
+use tower::Service;
+
+/// The least that hyper accepts for its read buffer.
+const MIN_BUFFER: usize = 8192;
+
+/// Why a connection ended, as far as it matters here.
+enum End {
+    /// As it should, or by a fault of either peer's that a request's own record tells.
+    Plain,
+    /// What came was not a request: the reason, and the status that hyper answered with, if any.
+    Malformed(&'static str, Option<u16>),
+    /// A head did not come whole in time.
+    HeadTimeout,
+}
+
+/// Serves `stream` until it ends. `register` is given the connection's handle at the start.
+pub(super) async fn serve(
+    stream: TcpStream,
+    peer: SocketAddr,
+    parts: Rc<StackParts>,
+    register: impl FnOnce(&Rc<Client>),
+) {
+    let worker = Rc::clone(parts.worker());
+    let client = Rc::new(Client::new(peer, &worker.settings));
+    register(&client);
+    let end = run(stream, &parts, &client).await;
+    match end {
+        End::Plain => {}
+        End::Malformed(reason, status) => malformed(&worker, &client, reason, status),
+        End::HeadTimeout => malformed(&worker, &client, "request_head_timeout", None),
+    }
+}
+
+async fn run(stream: TcpStream, parts: &StackParts, client: &Rc<Client>) -> End {
+    let settings = &parts.worker().settings;
+    let stack = parts.stack(client);
+    let service = service_fn(move |request| stack.clone().call(request));
+    let io = TokioIo::new(ClientIo::new(stream, Rc::clone(client)));
+    let mut connection = pin!(
+        http1::Builder::new()
+            // Answers are the router's, its `date` included.
+            .auto_date_header(false)
+            .max_headers(settings.limits.header_fields)
+            .max_buf_size(settings.limits.header_bytes.max(MIN_BUFFER))
+            // The worker's sweeper holds heads and idle connections to their limits, without a timer
+            // for each.
+            .header_read_timeout(None)
+            .serve_connection(io, service)
+    );
+    let mut finishing = false;
+    poll_fn(|cx| match client.poll_asked(cx) {
+        Asked::Cut => Poll::Ready(if client.waiting() == Waiting::Head {
+            End::HeadTimeout
+        } else {
+            End::Plain
+        }),
+        Asked::Finish if !std::mem::replace(&mut finishing, true) => {
+            connection.as_mut().graceful_shutdown();
+            poll_connection(connection.as_mut(), cx)
+        }
+        _ => poll_connection(connection.as_mut(), cx),
+    })
+    .await
+}
+
+fn poll_connection<F>(connection: Pin<&mut F>, cx: &mut Context<'_>) -> Poll<End>
+where
+    F: Future<Output = hyper::Result<()>>,
+{
+    connection.poll(cx).map(|result| match result {
+        Err(error) if error.is_parse_too_large() => End::Malformed("head_too_large", Some(431)),
+        Err(error) if error.is_parse() => {
+            let reason = parse_reason(&error.to_string());
+            End::Malformed(reason, (reason != "http2").then_some(400))
+        }
+        // A client that left in the middle of a head.
+        Err(error) if error.is_incomplete_message() => End::Malformed("incomplete_head", None),
+        _ => End::Plain,
+    })
+}
+
+/// A bounded reason from what hyper says.
+fn parse_reason(message: &str) -> &'static str {
+    const REASONS: [(&str, &str); 6] = [
+        ("method", "method"),
+        ("version h2", "http2"),
+        ("HTTP2", "http2"),
+        ("version", "version"),
+        ("URI", "target"),
+        ("header", "header"),
+    ];
+    REASONS
+        .iter()
+        .find(|(part, _)| message.contains(part))
+        .map_or("other", |(_, reason)| reason)
+}
+
+fn malformed(worker: &Worker, client: &Client, reason: &'static str, status: Option<u16>) {
+    worker.meters.malformed(reason);
+    let stamp = worker.stamps.load(Instant::now());
+    worker.sink.write(&Record {
+        method: None,
+        path: None,
+        status,
+        version: None,
+        client: client.addr,
+        error_type: Some(reason),
+        request_model: None,
+        response_model: None,
+        usage: Usage::default(),
+        trace_id: None,
+        request_id: None,
+        upstream_request_id: None,
+        outcome: Outcome::Malformed.as_str(),
+        duration: client.waited(Instant::now()),
+        ttft: None,
+        tpot: None,
+        stream: None,
+        bytes_in: 0,
+        bytes_out: 0,
+        kv_start: &stamp.log_start,
+        kv_end: &stamp.log_end,
+    });
+}
+
+/// Holds one connection to the limits on waiting. Called for each now and then.
+pub(super) fn sweep(client: &Client, worker: &Worker, now: Instant) {
+    let timeouts = &worker.settings.timeouts;
+    let waited = client.waited(now);
+    match client.waiting() {
+        Waiting::FirstByte if waited > timeouts.request_head => client.ask(Asked::Finish),
+        Waiting::Head if waited > timeouts.request_head => client.ask(Asked::Cut),
+        Waiting::NextRequest if waited > timeouts.client_idle => client.ask(Asked::Finish),
+        _ => {}
+    }
+    match worker.phase() {
+        Phase::Serving | Phase::Leaving => {}
+        Phase::Draining => client.ask(Asked::Finish),
+        Phase::Cutting => client.ask(Asked::Cut),
+    }
+}

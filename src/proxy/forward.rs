@@ -1,0 +1,133 @@
+//! The innermost service: a request to the router, its answer back. Names its failures.
+
+use super::error::{BodyError, BoxError, ProxyError, Retry, Stage};
+use crate::net::{DialError, PoolError};
+use http::{Request, Response, StatusCode};
+use http_body::{Body, Frame, SizeHint};
+use pin_project_lite::pin_project;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use tower::Service;
+
+/// Sends requests through a connection pool.
+#[derive(Clone)]
+pub struct Forward<P> {
+    pool: P,
+}
+
+pin_project! {
+    /// The future of [`Forward`].
+    pub struct ResponseFuture<F> {
+        #[pin]
+        inner: F,
+    }
+}
+
+pin_project! {
+    /// The router's body; its errors are the router's.
+    pub struct FromUpstream<B> {
+        #[pin]
+        inner: B,
+    }
+}
+
+// === impl Forward ===
+
+impl<P> Forward<P> {
+    /// Requests go to what `pool` leads to.
+    #[must_use]
+    pub fn new(pool: P) -> Forward<P> {
+        Forward { pool }
+    }
+}
+
+impl<P, B, R> Service<Request<B>> for Forward<P>
+where
+    P: Service<Request<B>, Response = Response<R>, Error = PoolError>,
+{
+    type Response = Response<FromUpstream<R>>;
+    type Error = ProxyError;
+    type Future = ResponseFuture<P::Future>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ProxyError>> {
+        self.pool.poll_ready(cx).map_err(explain)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        ResponseFuture {
+            inner: self.pool.call(request),
+        }
+    }
+}
+
+fn explain(error: PoolError) -> ProxyError {
+    match error {
+        PoolError::Dial(error) => {
+            let stage = match error {
+                DialError::Timeout { .. } => Stage::ConnectTimeout,
+                DialError::Resolve { .. } | DialError::Connect { .. } => Stage::Connect,
+            };
+            let message = format!(
+                "kvgauge can't reach the router: {error}: check that it runs and that `upstream` is its address"
+            );
+            ProxyError::upstream(stage, Retry::Safe, message)
+        }
+        PoolError::Broken(error) => {
+            let message = format!(
+                "the router broke off before it had answered ({error}): see the router's own log"
+            );
+            ProxyError::upstream(Stage::ResponseHead, Retry::Unsafe, message)
+        }
+    }
+}
+
+// === impl ResponseFuture ===
+
+impl<F, R> Future for ResponseFuture<F>
+where
+    F: Future<Output = Result<Response<R>, PoolError>>,
+{
+    type Output = Result<Response<FromUpstream<R>>, ProxyError>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let response = ready!(self.project().inner.poll(cx)).map_err(explain)?;
+        if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+            return Poll::Ready(Err(ProxyError::upstream(
+                Stage::ResponseHead,
+                Retry::Unsafe,
+                "the router switched protocols without having been asked to".to_owned(),
+            )));
+        }
+        Poll::Ready(Ok(response.map(|inner| FromUpstream { inner })))
+    }
+}
+
+// === impl FromUpstream ===
+
+impl<B> Body for FromUpstream<B>
+where
+    B: Body,
+    B::Error: Into<BoxError>,
+{
+    type Data = B::Data;
+    type Error = BodyError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<B::Data>, BodyError>>> {
+        self.project()
+            .inner
+            .poll_frame(cx)
+            .map_err(|error| BodyError::Upstream(error.into()))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}

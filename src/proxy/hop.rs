@@ -1,0 +1,276 @@
+//! What belongs to one hop only, both ways (RFC 9110, 7.6.1), and what a proxy says of the client.
+//!
+//! Headers that `Connection` nominates go first, so that a peer can't nominate away what is added
+//! here. No `Via` is added, a deliberate deviation from RFC 9110, 7.6.3: the answers are to be the
+//! router's own.
+
+use super::client::Client;
+use super::error::ProxyError;
+use http::header::{
+    CONNECTION, CONTENT_LENGTH, EXPECT, Entry, HOST, TE, TRANSFER_ENCODING, UPGRADE,
+};
+use http::uri::PathAndQuery;
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, Uri, Version};
+use http_body::Body;
+use pin_project_lite::pin_project;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+use tower::{Layer, Service};
+
+const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
+const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
+const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+
+/// See the [module](self) description. One for each connection.
+#[derive(Clone)]
+pub struct HopLayer {
+    client: Rc<Client>,
+    /// The client's address as it stands in `X-Forwarded-For`.
+    forwarded_for: Option<HeaderValue>,
+    /// The router's authority, for requests without `Host`.
+    upstream_host: HeaderValue,
+}
+
+/// The service of [`HopLayer`].
+#[derive(Clone)]
+pub struct Hop<S> {
+    inner: S,
+    layer: Rc<HopLayer>,
+}
+
+pin_project! {
+    /// The future of [`Hop`].
+    pub struct ResponseFuture<F> {
+        #[pin]
+        inner: F,
+    }
+}
+
+// === impl HopLayer ===
+
+impl HopLayer {
+    /// For one connection.
+    #[must_use]
+    pub fn new(client: Rc<Client>, upstream_host: HeaderValue) -> HopLayer {
+        HopLayer {
+            forwarded_for: HeaderValue::from_str(&client.addr.to_string()).ok(),
+            client,
+            upstream_host,
+        }
+    }
+
+    fn rewrite<B: Body>(&self, request: &mut Request<B>) {
+        let authority = to_origin_form(request.uri_mut());
+        *request.version_mut() = Version::HTTP_11;
+        let trailers = wants_trailers(request.headers());
+        let unsized_body =
+            !request.body().is_end_stream() && request.body().size_hint().exact().is_none();
+        let headers = request.headers_mut();
+        strip(headers);
+        headers.remove(EXPECT);
+        if trailers {
+            headers.insert(TE, HeaderValue::from_static("trailers"));
+        }
+        if unsized_body {
+            // Said outright, as without it hyper takes a GET or HEAD to have no body.
+            headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+        }
+        if let Some(host) = authority {
+            headers.insert(HOST, host);
+        } else if let Entry::Vacant(host) = headers.entry(HOST) {
+            host.insert(self.upstream_host.clone());
+        }
+        self.forward(headers);
+    }
+
+    fn forward(&self, headers: &mut HeaderMap) {
+        let host = headers.get(HOST).cloned();
+        if !self.client.trusted {
+            headers.remove(FORWARDED_FOR);
+            headers.remove(FORWARDED_PROTO);
+            headers.remove(FORWARDED_HOST);
+        }
+        if let Some(addr) = &self.forwarded_for {
+            let chain = match joined(headers, &FORWARDED_FOR) {
+                Some(mut chain) => {
+                    chain.extend_from_slice(b", ");
+                    chain.extend_from_slice(addr.as_bytes());
+                    HeaderValue::from_bytes(&chain).unwrap_or_else(|_| addr.clone())
+                }
+                None => addr.clone(),
+            };
+            headers.insert(FORWARDED_FOR, chain);
+        }
+        headers
+            .entry(FORWARDED_PROTO)
+            .or_insert(HeaderValue::from_static("http"));
+        if let Some(host) = host {
+            headers.entry(FORWARDED_HOST).or_insert(host);
+        }
+    }
+}
+
+impl<S> Layer<S> for HopLayer {
+    type Service = Hop<S>;
+
+    fn layer(&self, inner: S) -> Hop<S> {
+        Hop {
+            inner,
+            layer: Rc::new(self.clone()),
+        }
+    }
+}
+
+/// All lines of a name, as one list.
+fn joined(headers: &HeaderMap, name: &HeaderName) -> Option<Vec<u8>> {
+    let mut lines = headers.get_all(name).iter();
+    let mut list = lines.next()?.as_bytes().to_vec();
+    for line in lines {
+        list.extend_from_slice(b", ");
+        list.extend_from_slice(line.as_bytes());
+    }
+    Some(list)
+}
+
+/// Absolute form becomes origin form; its authority, which wins over `Host` (RFC 9112, 3.2.2), is
+/// given back.
+fn to_origin_form(uri: &mut Uri) -> Option<HeaderValue> {
+    let authority = uri.authority()?.as_str();
+    let host = authority.rsplit('@').next().unwrap_or(authority);
+    let host = HeaderValue::from_str(host).ok();
+    *uri = match uri.path_and_query() {
+        Some(path) => Uri::from(path.clone()),
+        None => Uri::from(PathAndQuery::from_static("/")),
+    };
+    host
+}
+
+fn wants_trailers(headers: &HeaderMap) -> bool {
+    headers.get_all(TE).iter().any(|v| {
+        v.as_bytes()
+            .split(|b| *b == b',')
+            .any(|t| t.trim_ascii().eq_ignore_ascii_case(b"trailers"))
+    })
+}
+
+/// Removes what `Connection` nominates, then what is of one hop by nature. `Trailer` is not.
+fn strip(headers: &mut HeaderMap) {
+    if headers.contains_key(CONNECTION) {
+        let nominated: Vec<HeaderName> = headers
+            .get_all(CONNECTION)
+            .iter()
+            .flat_map(|v| v.as_bytes().split(|b| *b == b','))
+            .filter_map(|name| HeaderName::from_bytes(name.trim_ascii()).ok())
+            // Framing and routing are not a peer's to nominate away.
+            .filter(|name| ![HOST, CONTENT_LENGTH, TRANSFER_ENCODING].contains(name))
+            .collect();
+        for name in nominated {
+            headers.remove(name);
+        }
+    }
+    for name in [
+        CONNECTION,
+        KEEP_ALIVE,
+        PROXY_CONNECTION,
+        TE,
+        TRANSFER_ENCODING,
+        UPGRADE,
+    ] {
+        headers.remove(name);
+    }
+}
+
+// === impl Hop ===
+
+impl<S, B, R> Service<Request<B>> for Hop<S>
+where
+    S: Service<Request<B>, Response = Response<R>, Error = ProxyError>,
+    B: Body,
+{
+    type Response = Response<R>;
+    type Error = ProxyError;
+    type Future = ResponseFuture<S::Future>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ProxyError>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, mut request: Request<B>) -> Self::Future {
+        self.layer.rewrite(&mut request);
+        ResponseFuture {
+            inner: self.inner.call(request),
+        }
+    }
+}
+
+// === impl ResponseFuture ===
+
+impl<F, R> Future for ResponseFuture<F>
+where
+    F: Future<Output = Result<Response<R>, ProxyError>>,
+{
+    type Output = Result<Response<R>, ProxyError>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut response = ready!(self.project().inner.poll(cx))?;
+        let headers = response.headers_mut();
+        if headers.contains_key(TRANSFER_ENCODING) {
+            // hyper read the body by the coding (RFC 9112, 6.3), so a length beside it is a lie.
+            headers.remove(CONTENT_LENGTH);
+        }
+        strip(headers);
+        Poll::Ready(Ok(response))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(lines: &[(&'static str, &'static str)]) -> HeaderMap {
+        lines
+            .iter()
+            .map(|(name, value)| {
+                (
+                    HeaderName::from_static(name),
+                    HeaderValue::from_static(value),
+                )
+            })
+            .collect()
+    }
+
+    #[test]
+    fn nominated_headers_go_but_framing_and_host_stay() {
+        let mut map = headers(&[
+            ("connection", "close, x-hop, Host, content-length"),
+            ("x-hop", "1"),
+            ("host", "h"),
+            ("content-length", "2"),
+            ("trailer", "x-sum"),
+            ("te", "trailers"),
+            ("x-end", "1"),
+        ]);
+        strip(&mut map);
+        let left: Vec<&str> = map.keys().map(HeaderName::as_str).collect();
+        assert_eq!(left, ["host", "content-length", "trailer", "x-end"]);
+    }
+
+    #[test]
+    fn absolute_form_becomes_origin_form_and_its_authority_the_host() {
+        for (target, origin, host) in [
+            ("http://k.test:8080/v1?x=1", "/v1?x=1", Some("k.test:8080")),
+            ("http://user:pw@k.test/", "/", Some("k.test")),
+            ("/v1?x=1", "/v1?x=1", None),
+            ("*", "*", None),
+        ] {
+            let mut uri: Uri = target.parse().unwrap();
+            let got = to_origin_form(&mut uri);
+            assert_eq!(got.as_ref().map(|h| h.to_str().unwrap()), host, "{target}");
+            assert_eq!(uri.to_string(), origin);
+        }
+    }
+}

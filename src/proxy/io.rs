@@ -1,0 +1,113 @@
+//! The client's socket, with an eye on what comes and goes: the sweeper needs to know when bytes
+//! arrived, a broken answer needs to know that what was read before has left.
+
+use super::client::Client;
+use socket2::SockRef;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+
+/// What the kernel still holds of an answer gets this long to leave before a reset discards it.
+const BEFORE_RESET: Duration = Duration::from_millis(250);
+
+/// See the [module](self) description.
+pub struct ClientIo {
+    stream: Option<TcpStream>,
+    client: Rc<Client>,
+}
+
+impl ClientIo {
+    /// Wraps an accepted socket.
+    #[must_use]
+    pub fn new(stream: TcpStream, client: Rc<Client>) -> ClientIo {
+        ClientIo {
+            stream: Some(stream),
+            client,
+        }
+    }
+
+    fn parts(&mut self) -> io::Result<(Pin<&mut TcpStream>, &Client)> {
+        match &mut self.stream {
+            Some(stream) => Ok((Pin::new(stream), &self.client)),
+            None => Err(io::ErrorKind::NotConnected.into()),
+        }
+    }
+}
+
+impl AsyncRead for ClientIo {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let (stream, client) = self.parts()?;
+        let before = buf.filled().len();
+        ready!(stream.poll_read(cx, buf))?;
+        if buf.filled().len() > before {
+            client.bytes_arrived();
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for ClientIo {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let (stream, client) = self.parts()?;
+        let written = ready!(stream.poll_write(cx, buf))?;
+        client.bytes_left();
+        Poll::Ready(Ok(written))
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let (stream, client) = self.parts()?;
+        let written = ready!(stream.poll_write_vectored(cx, bufs))?;
+        client.bytes_left();
+        Poll::Ready(Ok(written))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let (stream, client) = self.parts()?;
+        ready!(stream.poll_flush(cx))?;
+        client.flushed();
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let (stream, client) = self.parts()?;
+        if client.must_reset() {
+            return Poll::Ready(Ok(()));
+        }
+        stream.poll_shutdown(cx)
+    }
+}
+
+impl Drop for ClientIo {
+    fn drop(&mut self) {
+        let Some(stream) = self.stream.take() else {
+            return;
+        };
+        if self.client.must_reset() && tokio::runtime::Handle::try_current().is_ok() {
+            tokio::task::spawn_local(async move {
+                tokio::time::sleep(BEFORE_RESET).await;
+                // With a linger of zero the kernel sends RST instead of FIN.
+                let _ = SockRef::from(&stream).set_linger(Some(Duration::ZERO));
+            });
+        }
+    }
+}

@@ -1,0 +1,374 @@
+//! The data plane's threads: workers, each with a runtime of its own, and who accepts for them.
+
+use super::client::Client;
+use super::connection;
+use super::stack::StackParts;
+use super::worker::{Load, Phase, Worker};
+use crate::config::Settings;
+use crate::net;
+use crate::publish::Stamps;
+use crate::telemetry::log::Log;
+use crate::telemetry::{Meters, Telemetry};
+use metrics::Counter;
+use std::cell::RefCell;
+use std::future::Future;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+use tokio::net::TcpStream;
+use tokio::runtime::{Builder, LocalOptions};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
+use tokio::time::{MissedTickBehavior, interval, sleep};
+
+/// How often a worker hands its log lines over.
+const LOG_TICK: Duration = Duration::from_millis(100);
+
+/// Log ticks between two sweeps of the connections.
+const TICKS_A_SWEEP: u32 = 5;
+
+/// Accepted sockets on their way to a worker. When they pile up, the acceptor waits.
+const MOST_ON_THE_WAY: usize = 256;
+
+/// Wait after an accept that failed: longer each time, as long as they fail.
+const ACCEPT_BACK_OFF: (Duration, Duration) =
+    (Duration::from_millis(10), Duration::from_millis(500));
+
+/// What the data plane is made of.
+pub struct Plane {
+    /// The settings.
+    pub settings: Arc<Settings>,
+    /// Client connections at a time.
+    pub connections: usize,
+    /// The current stamp.
+    pub stamps: Stamps,
+    /// Where counts go.
+    pub telemetry: Arc<Telemetry>,
+    /// How far the process is on its way out.
+    pub phase: watch::Receiver<Phase>,
+}
+
+/// The running data plane.
+pub struct Running {
+    threads: Vec<JoinHandle<io::Result<()>>>,
+    loads: Arc<[Arc<Load>]>,
+}
+
+struct Accepted {
+    stream: std::net::TcpStream,
+    peer: SocketAddr,
+    place: OwnedSemaphorePermit,
+}
+
+// === impl Plane ===
+
+impl Plane {
+    /// Starts the workers, and with more than one of them the acceptor.
+    ///
+    /// # Errors
+    /// When a thread can't be started.
+    pub fn start(self, listener: TcpListener, log: &Log) -> io::Result<Running> {
+        let count = self.settings.workers.max(1);
+        let loads: Arc<[Arc<Load>]> = (0..count).map(|_| Arc::default()).collect();
+        let places = Arc::new(Semaphore::new(self.connections));
+        let acceptor = Acceptor {
+            places,
+            phase: self.phase.clone(),
+            failures: self.telemetry.accept_failures(),
+        };
+        let mut threads = Vec::with_capacity(count + 1);
+        let mut inboxes = Vec::with_capacity(count);
+        let mut own = Some((listener, acceptor));
+        for index in 0..count {
+            let source = if count == 1 {
+                match own.take() {
+                    Some((listener, acceptor)) => Source::Listener(listener, acceptor),
+                    None => continue,
+                }
+            } else {
+                let (inbox, outlet) = mpsc::channel(MOST_ON_THE_WAY);
+                inboxes.push(inbox);
+                Source::Inbox(outlet)
+            };
+            let worker = {
+                let (settings, stamps) = (Arc::clone(&self.settings), self.stamps.clone());
+                let (telemetry, loads) = (Arc::clone(&self.telemetry), Arc::clone(&loads));
+                let sink = log.sink();
+                move || {
+                    let meters = Meters::new(&telemetry);
+                    Worker::new(settings, stamps, sink, meters, index, loads)
+                }
+            };
+            let phase = self.phase.clone();
+            threads.push(
+                thread::Builder::new()
+                    .name(format!("kvgauge-{index}"))
+                    .spawn(move || work(worker, source, phase))?,
+            );
+        }
+        if let Some((listener, acceptor)) = own {
+            let loads = Arc::clone(&loads);
+            threads.push(
+                thread::Builder::new()
+                    .name("kvgauge-accept".into())
+                    .spawn(move || hand_out(listener, acceptor, &loads, &inboxes))?,
+            );
+        }
+        Ok(Running { threads, loads })
+    }
+}
+
+// === impl Running ===
+
+impl Running {
+    /// Requests in flight.
+    #[must_use]
+    pub fn requests(&self) -> usize {
+        self.loads.iter().map(|l| l.requests()).sum()
+    }
+
+    /// Open client connections.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        self.loads.iter().map(|l| l.connections()).sum()
+    }
+
+    /// Whether every thread has ended.
+    #[must_use]
+    pub fn ended(&self) -> bool {
+        self.threads.iter().all(JoinHandle::is_finished)
+    }
+
+    /// Waits for every thread.
+    ///
+    /// # Errors
+    /// The first thread's error, if any had one.
+    pub fn join(self) -> io::Result<()> {
+        let mut result = Ok(());
+        for thread in self.threads {
+            let ended = thread
+                .join()
+                .unwrap_or_else(|_| Err(io::Error::other("a worker thread panicked")));
+            result = result.and(ended);
+        }
+        result
+    }
+}
+
+// === a worker's thread ===
+
+enum Source {
+    Listener(TcpListener, Acceptor),
+    Inbox(mpsc::Receiver<Accepted>),
+}
+
+type Connections = Rc<RefCell<Vec<Weak<Client>>>>;
+
+fn work(
+    worker: impl FnOnce() -> Worker,
+    source: Source,
+    phase: watch::Receiver<Phase>,
+) -> io::Result<()> {
+    let runtime = Builder::new_current_thread()
+        .enable_all()
+        .build_local(LocalOptions::default())?;
+    runtime.block_on(async move {
+        let worker = Rc::new(worker());
+        let connections = Connections::default();
+        let ticking = tokio::task::spawn_local(tick(Rc::clone(&worker), Rc::clone(&connections)));
+        let parts = Rc::new(StackParts::new(Rc::clone(&worker)));
+        let open = {
+            let connections = Rc::clone(&connections);
+            move |stream: TcpStream, peer, place: OwnedSemaphorePermit| {
+                net::prepare(&stream);
+                let load = Arc::clone(&parts.worker().load);
+                let (parts, connections) = (Rc::clone(&parts), Rc::clone(&connections));
+                tokio::task::spawn_local(async move {
+                    connection::serve(stream, peer, parts, |client| {
+                        connections.borrow_mut().push(Rc::downgrade(client));
+                    })
+                    .await;
+                    load.connection_closed();
+                    drop(place);
+                });
+            }
+        };
+        match source {
+            Source::Listener(listener, acceptor) => {
+                let load = Arc::clone(&worker.load);
+                let give = async |(stream, peer, place)| {
+                    load.connection_opened();
+                    open(stream, peer, place);
+                };
+                acceptor.run(listener, give).await?;
+            }
+            Source::Inbox(inbox) => receive(inbox, phase.clone(), &worker.load, &open).await,
+        }
+        drop(open);
+        leave(&worker, &connections, phase).await;
+        ticking.abort();
+        worker.sink.flush();
+        Ok(())
+    })
+}
+
+/// Takes sockets from the acceptor until the drain begins.
+async fn receive(
+    mut inbox: mpsc::Receiver<Accepted>,
+    mut phase: watch::Receiver<Phase>,
+    load: &Load,
+    open: &impl Fn(TcpStream, SocketAddr, OwnedSemaphorePermit),
+) {
+    loop {
+        let accepted = tokio::select! {
+            accepted = inbox.recv() => accepted,
+            () = reached(&mut phase, Phase::Draining) => {
+                // What the acceptor had already taken is served too.
+                inbox.close();
+                inbox.recv().await
+            }
+        };
+        let Some(accepted) = accepted else { return };
+        match TcpStream::from_std(accepted.stream) {
+            Ok(stream) => open(stream, accepted.peer, accepted.place),
+            Err(_) => load.connection_closed(),
+        }
+    }
+}
+
+/// Asks every connection to finish, waits for it, and cuts what is left when told to.
+async fn leave(worker: &Rc<Worker>, connections: &Connections, mut phase: watch::Receiver<Phase>) {
+    worker.set_phase(Phase::Draining);
+    sweep(worker, connections);
+    let mut cut = false;
+    while worker.load.connections() > 0 {
+        tokio::select! {
+            () = sleep(Duration::from_millis(10)) => {}
+            () = reached(&mut phase, Phase::Cutting), if !cut => {
+                cut = true;
+                worker.set_phase(Phase::Cutting);
+                sweep(worker, connections);
+            }
+        }
+    }
+}
+
+async fn tick(worker: Rc<Worker>, connections: Connections) {
+    let mut ticks = interval(LOG_TICK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut count = 0;
+    loop {
+        ticks.tick().await;
+        worker.sink.flush();
+        count = (count + 1) % TICKS_A_SWEEP;
+        if count == 0 {
+            sweep(&worker, &connections);
+            worker.pool.sweep(Instant::now());
+        }
+    }
+}
+
+fn sweep(worker: &Worker, connections: &Connections) {
+    let now = Instant::now();
+    connections.borrow_mut().retain(|client| {
+        client.upgrade().is_some_and(|client| {
+            connection::sweep(&client, worker, now);
+            true
+        })
+    });
+}
+
+/// Waits until the process has come so far on its way out, or whoever leads it is gone.
+pub async fn reached(phase: &mut watch::Receiver<Phase>, at_least: Phase) {
+    let _ = phase.wait_for(|now| *now >= at_least).await;
+}
+
+// === accepting ===
+
+struct Acceptor {
+    places: Arc<Semaphore>,
+    phase: watch::Receiver<Phase>,
+    failures: Counter,
+}
+
+impl Acceptor {
+    /// Accepts until the drain begins; then the listener is closed.
+    async fn run<F>(
+        mut self,
+        listener: TcpListener,
+        give: impl Fn((TcpStream, SocketAddr, OwnedSemaphorePermit)) -> F,
+    ) -> io::Result<()>
+    where
+        F: Future<Output = ()>,
+    {
+        let listener = tokio::net::TcpListener::from_std(listener)?;
+        let mut back_off = ACCEPT_BACK_OFF.0;
+        loop {
+            let accepted = tokio::select! {
+                biased;
+                () = reached(&mut self.phase, Phase::Draining) => return Ok(()),
+                accepted = accept(&listener, &self.places) => accepted,
+            };
+            match accepted {
+                Ok(Some(accepted)) => {
+                    back_off = ACCEPT_BACK_OFF.0;
+                    give(accepted).await;
+                }
+                Ok(None) => return Ok(()),
+                Err(error) => {
+                    self.failures.increment(1);
+                    if back_off == ACCEPT_BACK_OFF.0 {
+                        tracing::warn!(%error, "A client's connection can't be accepted: raise the limit of open files (ulimit -n) if it is that.");
+                    }
+                    sleep(back_off).await;
+                    back_off = (back_off * 2).min(ACCEPT_BACK_OFF.1);
+                }
+            }
+        }
+    }
+}
+
+/// A place first, so that at the limit clients wait in the listener's queue.
+async fn accept(
+    listener: &tokio::net::TcpListener,
+    places: &Arc<Semaphore>,
+) -> io::Result<Option<(TcpStream, SocketAddr, OwnedSemaphorePermit)>> {
+    let Ok(place) = Arc::clone(places).acquire_owned().await else {
+        return Ok(None);
+    };
+    let (stream, peer) = listener.accept().await?;
+    Ok(Some((stream, peer, place)))
+}
+
+/// The acceptor's thread: each socket goes to the worker with the fewest open streams.
+fn hand_out(
+    listener: TcpListener,
+    acceptor: Acceptor,
+    loads: &[Arc<Load>],
+    inboxes: &[mpsc::Sender<Accepted>],
+) -> io::Result<()> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(acceptor.run(listener, async |(stream, peer, place)| {
+        let Ok(stream) = stream.into_std() else {
+            return;
+        };
+        let quietest = loads
+            .iter()
+            .zip(inboxes)
+            .min_by_key(|(load, _)| (load.requests(), load.connections()));
+        if let Some((load, inbox)) = quietest {
+            // Counted here, so that a burst does not all go to one worker.
+            load.connection_opened();
+            let accepted = Accepted {
+                stream,
+                peer,
+                place,
+            };
+            if inbox.send(accepted).await.is_err() {
+                load.connection_closed();
+            }
+        }
+    }))
+}

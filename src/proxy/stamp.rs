@@ -1,0 +1,183 @@
+//! The KV headers on every response that passes: streamed or not, the router's and kvgauge's own.
+//!
+//! The stamp is taken when the response's head is there, so it is as fresh as it can be. Same-named
+//! headers of the router are replaced, those of a client dropped. Where the response speaks CORS,
+//! the names join `Access-Control-Expose-Headers`, unless that is `*` without credentials, so that a
+//! page's script can read them.
+
+use crate::publish::Stamps;
+use http::header::{
+    ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS,
+};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
+use pin_project_lite::pin_project;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Instant;
+use tower::{Layer, Service};
+
+/// The names under which the stamp is shown; `None` is off.
+#[derive(Clone, Debug)]
+pub struct StampNames {
+    usage: Option<HeaderName>,
+    pools: Option<HeaderName>,
+    /// Both, for `Access-Control-Expose-Headers`.
+    exposed: Option<HeaderValue>,
+}
+
+/// Stamps responses with the newest KV state. Works in any tower stack over `http` types.
+///
+/// Put it outside of what makes error responses, so that those are stamped too.
+#[derive(Clone, Debug)]
+pub struct StampLayer {
+    stamps: Stamps,
+    names: Arc<StampNames>,
+    visible: bool,
+}
+
+/// The service of [`StampLayer`].
+#[derive(Clone, Debug)]
+pub struct Stamp<S> {
+    inner: S,
+    layer: StampLayer,
+}
+
+pin_project! {
+    /// The future of [`Stamp`].
+    pub struct ResponseFuture<F> {
+        #[pin]
+        inner: F,
+        layer: StampLayer,
+    }
+}
+
+// === impl StampNames ===
+
+impl StampNames {
+    /// The names as set.
+    #[must_use]
+    pub fn new(usage: Option<HeaderName>, pools: Option<HeaderName>) -> StampNames {
+        let list: Vec<&str> = [&usage, &pools]
+            .into_iter()
+            .flatten()
+            .map(HeaderName::as_str)
+            .collect();
+        let exposed = (!list.is_empty())
+            .then(|| HeaderValue::from_str(&list.join(", ")).ok())
+            .flatten();
+        StampNames {
+            usage,
+            pools,
+            exposed,
+        }
+    }
+
+    fn remove_from(&self, headers: &mut HeaderMap) {
+        for name in [&self.usage, &self.pools].into_iter().flatten() {
+            headers.remove(name);
+        }
+    }
+}
+
+// === impl StampLayer ===
+
+impl StampLayer {
+    /// `visible` is whether this client may see the KV state (`headers.audience`).
+    #[must_use]
+    pub fn new(stamps: Stamps, names: Arc<StampNames>, visible: bool) -> StampLayer {
+        StampLayer {
+            stamps,
+            names,
+            visible,
+        }
+    }
+
+    fn apply(&self, headers: &mut HeaderMap) {
+        let names = &self.names;
+        names.remove_from(headers);
+        if !self.visible {
+            return;
+        }
+        let stamp = self.stamps.load(Instant::now());
+        if let (Some(name), Some(value)) = (&names.usage, &stamp.usage) {
+            headers.insert(name, value.clone());
+        }
+        if let (Some(name), Some(value)) = (&names.pools, &stamp.pools) {
+            headers.insert(name, value.clone());
+        }
+        if let Some(exposed) = &names.exposed
+            && headers.contains_key(ACCESS_CONTROL_ALLOW_ORIGIN)
+            && !exposes_all(headers)
+        {
+            headers.append(ACCESS_CONTROL_EXPOSE_HEADERS, exposed.clone());
+        }
+    }
+}
+
+/// `*` is a wildcard only where no credentials are allowed (Fetch, 3.3.4).
+fn exposes_all(headers: &HeaderMap) -> bool {
+    let credentials = headers
+        .get(ACCESS_CONTROL_ALLOW_CREDENTIALS)
+        .is_some_and(|v| v == "true");
+    !credentials
+        && headers
+            .get_all(ACCESS_CONTROL_EXPOSE_HEADERS)
+            .iter()
+            .any(|v| {
+                v.as_bytes()
+                    .split(|b| *b == b',')
+                    .any(|n| n.trim_ascii() == b"*")
+            })
+}
+
+impl<S> Layer<S> for StampLayer {
+    type Service = Stamp<S>;
+
+    fn layer(&self, inner: S) -> Stamp<S> {
+        Stamp {
+            inner,
+            layer: self.clone(),
+        }
+    }
+}
+
+// === impl Stamp ===
+
+impl<S, B, R> Service<Request<B>> for Stamp<S>
+where
+    S: Service<Request<B>, Response = Response<R>>,
+{
+    type Response = Response<R>;
+    type Error = S::Error;
+    type Future = ResponseFuture<S::Future>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, mut request: Request<B>) -> Self::Future {
+        self.layer.names.remove_from(request.headers_mut());
+        ResponseFuture {
+            inner: self.inner.call(request),
+            layer: self.layer.clone(),
+        }
+    }
+}
+
+// === impl ResponseFuture ===
+
+impl<F, R, E> Future for ResponseFuture<F>
+where
+    F: Future<Output = Result<Response<R>, E>>,
+{
+    type Output = Result<Response<R>, E>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        let mut response = ready!(this.inner.poll(cx))?;
+        this.layer.apply(response.headers_mut());
+        Poll::Ready(Ok(response))
+    }
+}

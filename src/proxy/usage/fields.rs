@@ -1,0 +1,168 @@
+//! The members that carry usage, model and content, in the spellings of the APIs behind routers:
+//! OpenAI chat, completions and responses, Anthropic messages, SGLang `/generate`.
+
+use super::{Found, Member};
+use crate::telemetry::log::Usage;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use std::borrow::Cow;
+
+/// Model names longer than this are not kept.
+const LONGEST_MODEL: usize = 256;
+
+#[derive(Deserialize)]
+struct Tokens {
+    #[serde(alias = "input_tokens")]
+    prompt_tokens: Option<u64>,
+    #[serde(alias = "output_tokens")]
+    completion_tokens: Option<u64>,
+    #[serde(alias = "input_tokens_details")]
+    prompt_tokens_details: Option<Details>,
+    #[serde(alias = "cache_read_input_tokens")]
+    cached_tokens: Option<u64>,
+}
+
+#[derive(Deserialize)]
+struct Details {
+    cached_tokens: Option<u64>,
+}
+
+/// Members are kept raw and read one by one, so that one of an unexpected type spoils no other.
+#[derive(Deserialize)]
+struct Event<'a> {
+    #[serde(borrow)]
+    model: Option<&'a RawValue>,
+    usage: Option<&'a RawValue>,
+    meta_info: Option<&'a RawValue>,
+    choices: Option<&'a RawValue>,
+    text: Option<&'a RawValue>,
+    delta: Option<&'a RawValue>,
+    error: Option<&'a RawValue>,
+    #[serde(rename = "type")]
+    kind: Option<&'a RawValue>,
+    #[serde(alias = "message")]
+    response: Option<&'a RawValue>,
+}
+
+/// `response` of the responses API, `message` of Anthropic's.
+#[derive(Deserialize)]
+struct Nested<'a> {
+    #[serde(borrow)]
+    model: Option<&'a RawValue>,
+    usage: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Choice<'a> {
+    #[serde(borrow)]
+    delta: Option<Delta<'a>>,
+    text: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Delta<'a> {
+    #[serde(borrow)]
+    content: Option<&'a RawValue>,
+    reasoning_content: Option<&'a RawValue>,
+    reasoning: Option<&'a RawValue>,
+    tool_calls: Option<&'a RawValue>,
+    function_call: Option<&'a RawValue>,
+    refusal: Option<&'a RawValue>,
+}
+
+/// What the members of a JSON answer say.
+pub(super) fn from_members(model: &Member, usage: &Member, meta: &Member) -> Found {
+    let mut found = Found::default();
+    if let Some(text) = model.value() {
+        found.model = text_of(text);
+    }
+    for member in [usage, meta] {
+        if let Some(text) = member.value() {
+            take_usage(text, &mut found.usage);
+        }
+    }
+    found
+}
+
+/// The model a request's body names.
+pub(crate) fn model_of(member: &Member) -> Option<Box<str>> {
+    text_of(member.value()?)
+}
+
+/// Takes in what an event says; true when it carries content.
+pub(super) fn from_event(data: &[u8], found: &mut Found) -> bool {
+    let Ok(event) = serde_json::from_slice::<Event<'_>>(data) else {
+        // Not a shape known here, so content as far as anyone can tell.
+        return true;
+    };
+    let raw = |value: Option<&RawValue>| value.map(|v| v.get().as_bytes().to_vec());
+    let nested: Option<Nested<'_>> = event
+        .response
+        .and_then(|r| serde_json::from_str(r.get()).ok());
+    let nested = nested.as_ref();
+    if found.model.is_none() {
+        let model = raw(event.model).or_else(|| raw(nested.and_then(|n| n.model)));
+        found.model = model.and_then(|m| text_of(&m));
+    }
+    for usage in [nested.and_then(|n| n.usage), event.usage, event.meta_info]
+        .into_iter()
+        .flatten()
+    {
+        take_usage(usage.get().as_bytes(), &mut found.usage);
+    }
+    has_content(&event)
+}
+
+fn has_content(event: &Event<'_>) -> bool {
+    if let Some(choices) = event.choices {
+        return serde_json::from_str::<Vec<Choice<'_>>>(choices.get()).map_or(true, |choices| {
+            choices.iter().any(|choice| {
+                filled(choice.text) || choice.delta.as_ref().is_some_and(delta_has_content)
+            })
+        });
+    }
+    if event.error.is_some() {
+        return false;
+    }
+    if event.kind.is_some() {
+        // Typed events (responses API, Anthropic): those with a delta bring content.
+        return filled(event.delta);
+    }
+    match event.text {
+        Some(text) => filled(Some(text)),
+        None => true,
+    }
+}
+
+fn delta_has_content(delta: &Delta<'_>) -> bool {
+    [
+        delta.content,
+        delta.reasoning_content,
+        delta.reasoning,
+        delta.tool_calls,
+        delta.function_call,
+        delta.refusal,
+    ]
+    .into_iter()
+    .any(filled)
+}
+
+fn filled(value: Option<&RawValue>) -> bool {
+    value.is_some_and(|v| !matches!(v.get(), "" | "\"\"" | "null" | "[]" | "{}"))
+}
+
+/// Later counts replace earlier ones; a count that is not reported keeps what was known.
+fn take_usage(text: &[u8], usage: &mut Usage) {
+    let Ok(tokens) = serde_json::from_slice::<Tokens>(text) else {
+        return;
+    };
+    let details = tokens.prompt_tokens_details.and_then(|d| d.cached_tokens);
+    usage.input = tokens.prompt_tokens.or(usage.input);
+    usage.output = tokens.completion_tokens.or(usage.output);
+    usage.cached = details.or(tokens.cached_tokens).or(usage.cached);
+}
+
+fn text_of(json: &[u8]) -> Option<Box<str>> {
+    let text: Cow<'_, str> = serde_json::from_slice(json).ok()?;
+    (text.len() <= LONGEST_MODEL).then(|| text.into())
+}

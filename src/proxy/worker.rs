@@ -1,0 +1,129 @@
+//! What all connections of one worker share. A worker is one thread, so nothing here is locked.
+
+use super::stack::UpstreamPool;
+use crate::config::Settings;
+use crate::net::{Pool, PoolLimits};
+use crate::publish::Stamps;
+use crate::telemetry::Meters;
+use crate::telemetry::log::Sink;
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// How far the process is on its way out. Only ever moves down this list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Phase {
+    /// Everything is accepted.
+    Serving,
+    /// Readiness is off, so that nobody sends new traffic; everything is still accepted.
+    Leaving,
+    /// The listener is closed; what runs may finish.
+    Draining,
+    /// What still runs is cut.
+    Cutting,
+}
+
+/// How busy one worker is; read by the acceptor, and by admission for all workers together.
+#[derive(Debug, Default)]
+pub struct Load {
+    requests: AtomicUsize,
+    connections: AtomicUsize,
+}
+
+/// See the [module](self) description.
+pub struct Worker {
+    /// The settings.
+    pub settings: Arc<Settings>,
+    /// The current stamp.
+    pub stamps: Stamps,
+    /// Where log lines go.
+    pub sink: Sink,
+    /// Metric handles.
+    pub meters: Meters,
+    /// This worker's load.
+    pub load: Arc<Load>,
+    /// Every worker's load, for the limit on requests in flight.
+    pub loads: Arc<[Arc<Load>]>,
+    /// Connections to the router.
+    pub pool: UpstreamPool,
+    phase: Cell<Phase>,
+}
+
+impl Worker {
+    /// A worker that serves.
+    #[must_use]
+    pub fn new(
+        settings: Arc<Settings>,
+        stamps: Stamps,
+        sink: Sink,
+        meters: Meters,
+        index: usize,
+        loads: Arc<[Arc<Load>]>,
+    ) -> Worker {
+        let limits = PoolLimits {
+            connect: settings.timeouts.connect,
+            idle: settings.upstream_pool.idle,
+            max_age: settings.upstream_pool.max_age,
+            max_idle: settings.upstream_pool.max_idle,
+            header_fields: settings.limits.header_fields,
+            header_bytes: settings.limits.header_bytes,
+        };
+        Worker {
+            pool: Pool::new(settings.upstream.clone(), limits),
+            load: loads.get(index).map(Arc::clone).unwrap_or_default(),
+            settings,
+            stamps,
+            sink,
+            meters,
+            loads,
+            phase: Cell::new(Phase::Serving),
+        }
+    }
+
+    /// How far the process is on its way out.
+    #[must_use]
+    pub fn phase(&self) -> Phase {
+        self.phase.get()
+    }
+
+    /// Moves on.
+    pub fn set_phase(&self, phase: Phase) {
+        self.phase.set(phase.max(self.phase.get()));
+    }
+
+    /// Requests in flight on all workers.
+    #[must_use]
+    pub fn requests_everywhere(&self) -> usize {
+        self.loads.iter().map(|l| l.requests()).sum()
+    }
+}
+
+impl Load {
+    /// Requests whose last byte has not left.
+    #[must_use]
+    pub fn requests(&self) -> usize {
+        self.requests.load(Ordering::Relaxed)
+    }
+
+    /// Open client connections.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        self.connections.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn request_started(&self) {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn request_ended(&self) {
+        self.requests.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn connection_opened(&self) {
+        self.connections.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn connection_closed(&self) {
+        self.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+}

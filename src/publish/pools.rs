@@ -1,0 +1,117 @@
+//! `X-KV-Pools`: a list (RFC 9651, 3.1), a member per role, and per model where a role has several.
+
+use super::write_fraction;
+use crate::kv::{PoolKind, RoleState};
+use std::fmt::Write as _;
+use std::time::Duration;
+
+/// Members at most; the fullest roles come first anyway, in the order of [`crate::kv::Role`].
+const MOST_MEMBERS: usize = 16;
+
+/// Places behind the point: a decimal has at most three (RFC 9651, 3.3.2).
+const PLACES: usize = 3;
+
+/// The value; `None` where there is no role at all.
+pub(super) fn render(states: &[RoleState]) -> Option<String> {
+    let mut out = String::with_capacity(160 * states.len().min(MOST_MEMBERS));
+    for state in states.iter().take(MOST_MEMBERS) {
+        if !out.is_empty() {
+            out.push_str(", ");
+        }
+        let several = states.iter().filter(|s| s.role == state.role).count() > 1;
+        member(&mut out, state, several);
+    }
+    (!out.is_empty()).then_some(out)
+}
+
+fn member(out: &mut String, state: &RoleState, several_models: bool) {
+    out.push_str(state.role.as_str());
+    if several_models && let Some(model) = &state.model {
+        out.push_str(";model=");
+        text(out, model);
+    }
+    match state.usage {
+        Ok(usage) => fraction(out, "usage", Some(usage)),
+        Err(why) => {
+            let _ = write!(out, ";unknown={why}");
+        }
+    }
+    fraction(out, "max", state.max);
+    fraction(out, "fill", state.fill);
+    integer(out, "used", state.used);
+    integer(out, "capacity", state.capacity);
+    if state.kind != PoolKind::Full {
+        let _ = write!(out, ";pool={}", state.kind.as_str());
+    }
+    integer(out, "running", state.running);
+    integer(out, "queued", state.queued);
+    for (queue, requests) in state.queues.iter() {
+        integer(out, queue, requests);
+    }
+    if state.usage.is_ok()
+        && let Some((missing, _)) = state.missing
+    {
+        // Some engines of the role are not in the value.
+        integer(out, "missing", Some(missing as u64));
+    }
+    integer(out, "age", state.age.map(millis));
+}
+
+fn fraction(out: &mut String, name: &str, value: Option<f64>) {
+    if let Some(value) = value {
+        let _ = write!(out, ";{name}=");
+        write_fraction(out, value, PLACES);
+    }
+}
+
+fn integer(out: &mut String, name: &str, value: Option<u64>) {
+    if let Some(value) = value {
+        let _ = write!(out, ";{name}={value}");
+    }
+}
+
+/// Milliseconds.
+pub(super) fn millis(age: Duration) -> u64 {
+    u64::try_from(age.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// A string (RFC 9651, 3.3.3), or a display string (3.3.8) where the text is not ASCII.
+fn text(out: &mut String, text: &str) {
+    if text.bytes().all(|b| (0x20..0x7F).contains(&b)) {
+        out.push('"');
+        for c in text.chars() {
+            if matches!(c, '"' | '\\') {
+                out.push('\\');
+            }
+            out.push(c);
+        }
+    } else {
+        out.push_str("%\"");
+        for b in text.bytes() {
+            if (0x20..0x7F).contains(&b) && b != b'%' && b != b'"' {
+                out.push(char::from(b));
+            } else {
+                let _ = write!(out, "%{b:02x}");
+            }
+        }
+    }
+    out.push('"');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn model_names_are_strings_or_display_strings() {
+        for (name, expected) in [
+            ("a/b", r#""a/b""#),
+            (r#"q"b\"#, r#""q\"b\\""#),
+            ("模", "%\"%e6%a8%a1\""),
+        ] {
+            let mut out = String::new();
+            text(&mut out, name);
+            assert_eq!(out, expected);
+        }
+    }
+}

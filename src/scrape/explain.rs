@@ -1,0 +1,86 @@
+//! Failures in words: who failed, what was seen, what to do.
+
+use super::fetch::Failed;
+use crate::config::Target;
+use crate::net::DialError;
+use http::StatusCode;
+use std::io::ErrorKind;
+
+/// One line for the diagnostics, `/sources` and `doctor`.
+pub(super) fn explain(name: &str, url: &Target, failed: &Failed) -> String {
+    let path = &url.path;
+    let at = url.authority();
+    match failed {
+        Failed::Dial(DialError::Resolve { host, source }) => {
+            format!("{name}: the name {host:?} does not resolve ({source}): check the source's url")
+        }
+        Failed::Dial(DialError::Connect { source, .. })
+            if source.kind() == ErrorKind::ConnectionRefused =>
+        {
+            format!(
+                "{name} refused the connection at {at}: check that the server runs and listens there"
+            )
+        }
+        Failed::Dial(DialError::Connect { source, .. }) => {
+            format!(
+                "{name} can't be reached at {at} ({source}): check the address and the network between"
+            )
+        }
+        Failed::Dial(DialError::Timeout { after, .. }) => {
+            format!(
+                "{name} accepted no connection at {at} within {after:?}: check the address and the network between"
+            )
+        }
+        Failed::Timeout(after) => {
+            format!(
+                "{name} did not answer at {path} within {after:?}: the server may be busy or hung; raise scrape.timeout if it is only slow"
+            )
+        }
+        Failed::Broken(what) => {
+            format!("{name} broke off its answer at {path} ({what}): see the server's own log")
+        }
+        Failed::Status(StatusCode::NOT_FOUND, _) => {
+            format!(
+                "{name} answered 404 at {path}: start the server with --enable-metrics (SGLang), or correct the source's url"
+            )
+        }
+        Failed::Status(status, Some(location)) if status.is_redirection() => {
+            format!(
+                "{name} answered {} at {path} with a redirect to {location}: set the source's url to that address",
+                status.as_u16()
+            )
+        }
+        Failed::Status(status @ (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN), _) => {
+            format!(
+                "{name} answered {} at {path}: the page asks for credentials; let it be read without",
+                status.as_u16()
+            )
+        }
+        Failed::Status(status, _) => {
+            format!(
+                "{name} answered {} at {path}: see the server's own log",
+                status.as_u16()
+            )
+        }
+        Failed::TooLarge(most) => {
+            format!(
+                "{name}'s page at {path} is longer than {most} bytes: raise scrape.max_page_bytes"
+            )
+        }
+        Failed::NotMetrics("JSON") => {
+            format!(
+                "{name} answered JSON at {path}, not a Prometheus page: TensorRT-LLM serves its page at /prometheus/metrics; else correct the source's url"
+            )
+        }
+        Failed::NotMetrics(what) => {
+            format!(
+                "{name} answered {what} at {path}, not a Prometheus page: correct the source's url"
+            )
+        }
+        Failed::Page(what) => {
+            format!(
+                "{name}'s page at {path} was not taken: {what}; see scrape.max_series and scrape.max_label_bytes"
+            )
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! One read of one page.
+
+use crate::config::{Scrape, Target};
+use crate::kv::FailureReason;
+use crate::net::{DialError, Pool, PoolError, PoolLimits};
+use bytes::Bytes;
+use http::header::{ACCEPT, HOST, LOCATION, USER_AGENT};
+use http::{HeaderValue, Request, StatusCode, Uri};
+use http_body::Body;
+use http_body_util::{BodyExt, Empty};
+use std::time::Duration;
+use tokio::time::timeout;
+use tower::Service;
+
+/// Asked of every engine. Anything else makes Python servers respell metric names
+/// (prometheus/client_python#1177).
+const CLASSIC_TEXT: HeaderValue = HeaderValue::from_static("text/plain;version=0.0.4");
+
+const AGENT: HeaderValue = HeaderValue::from_static(concat!("kvgauge/", env!("CARGO_PKG_VERSION")));
+
+/// Header fields and bytes of a source's response head.
+const HEAD_LIMITS: (usize, usize) = (100, 64 * 1024);
+
+/// A failed read: what was seen. What to do about it is in `explain.rs`.
+#[derive(Debug)]
+pub(super) enum Failed {
+    Dial(DialError),
+    Broken(String),
+    Timeout(Duration),
+    Status(StatusCode, Option<String>),
+    TooLarge(usize),
+    NotMetrics(&'static str),
+    Page(String),
+}
+
+impl Failed {
+    pub(super) fn reason(&self) -> FailureReason {
+        match self {
+            Failed::Dial(DialError::Resolve { .. }) => FailureReason::Resolve,
+            Failed::Dial(DialError::Connect { .. }) => FailureReason::Connect,
+            Failed::Dial(DialError::Timeout { .. }) | Failed::Timeout(_) => FailureReason::Timeout,
+            Failed::Broken(_) => FailureReason::Body,
+            Failed::Status(..) => FailureReason::Status,
+            Failed::TooLarge(_) | Failed::Page(_) => FailureReason::TooLarge,
+            Failed::NotMetrics(_) => FailureReason::Content,
+        }
+    }
+}
+
+/// Reads one source's page, again and again, over one connection as long as that is kept.
+pub(super) struct Fetcher {
+    pool: Pool<Empty<Bytes>>,
+    path: Uri,
+    host: HeaderValue,
+    timeout: Duration,
+    most_bytes: usize,
+    /// The last page's length: the next one is about as long.
+    expected: usize,
+}
+
+impl Fetcher {
+    pub(super) fn new(target: &Target, scrape: &Scrape) -> Fetcher {
+        let limits = PoolLimits {
+            connect: scrape.timeout,
+            idle: Duration::from_secs(4),
+            max_age: Duration::from_secs(600),
+            max_idle: 1,
+            header_fields: HEAD_LIMITS.0,
+            header_bytes: HEAD_LIMITS.1,
+        };
+        Fetcher {
+            pool: Pool::new(target.clone(), limits),
+            path: target.path.parse().unwrap_or_default(),
+            host: HeaderValue::from_str(&target.authority())
+                .unwrap_or(HeaderValue::from_static("localhost")),
+            timeout: scrape.timeout,
+            most_bytes: scrape.max_page_bytes,
+            expected: 0,
+        }
+    }
+
+    /// The page's bytes. The limit in time is for all of it.
+    pub(super) async fn fetch(&mut self) -> Result<Vec<u8>, Failed> {
+        let limit = self.timeout;
+        let page = timeout(limit, self.read())
+            .await
+            .unwrap_or(Err(Failed::Timeout(limit)))?;
+        self.expected = page.len();
+        Ok(page)
+    }
+
+    async fn read(&mut self) -> Result<Vec<u8>, Failed> {
+        let mut request = Request::new(Empty::new());
+        *request.uri_mut() = self.path.clone();
+        let headers = request.headers_mut();
+        headers.insert(HOST, self.host.clone());
+        headers.insert(ACCEPT, CLASSIC_TEXT);
+        headers.insert(USER_AGENT, AGENT);
+        let response = self.pool.call(request).await.map_err(|error| match error {
+            PoolError::Dial(error) => Failed::Dial(error),
+            PoolError::Broken(error) => Failed::Broken(error.to_string()),
+        })?;
+        if response.status() != StatusCode::OK {
+            let location = response.headers().get(LOCATION);
+            let location = location.and_then(|v| Some(v.to_str().ok()?.to_owned()));
+            return Err(Failed::Status(response.status(), location));
+        }
+        let mut body = response.into_body();
+        let mut page = Vec::with_capacity(self.capacity(body.size_hint().exact()));
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|error| Failed::Broken(error.to_string()))?;
+            if let Some(data) = frame.data_ref() {
+                if page.len() + data.len() > self.most_bytes {
+                    return Err(Failed::TooLarge(self.most_bytes));
+                }
+                page.extend_from_slice(data);
+            }
+        }
+        Ok(page)
+    }
+
+    /// What a peer promises is believed up to the bound only.
+    fn capacity(&self, promised: Option<u64>) -> usize {
+        promised
+            .and_then(|n| usize::try_from(n).ok())
+            .unwrap_or(self.expected + self.expected / 8)
+            .min(self.most_bytes)
+    }
+}

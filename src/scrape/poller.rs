@@ -1,0 +1,252 @@
+//! A task for each source: read, understand, put into the snapshot, wait.
+
+use super::explain::explain;
+use super::fetch::{Failed, Fetcher};
+use crate::config::{Settings, Source};
+use crate::engine;
+use crate::exposition::{self, Page, PageError, Prepared};
+use crate::kv::{Failure, FailureReason, Handle, Reading, Snapshot, SourceState};
+use arc_swap::ArcSwapOption;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::Notify;
+use tokio::time::sleep;
+
+/// Families at most on one page.
+const MOST_FAMILIES: usize = 50_000;
+
+/// Keeps reading all sources.
+pub struct Scraper {
+    settings: Arc<Settings>,
+    snapshot: Handle,
+    pages: Pages,
+    changed: Arc<Notify>,
+}
+
+/// The newest page of each source, ready for merging, in the order of the settings.
+#[derive(Clone)]
+pub struct Pages(Arc<[ArcSwapOption<Prepared>]>);
+
+/// One source and what is kept of it between two reads.
+struct Poller {
+    index: usize,
+    source: Source,
+    settings: Arc<Settings>,
+    fetcher: Fetcher,
+    state: SourceState,
+    content: Option<u64>,
+}
+
+// === impl Pages ===
+
+impl Pages {
+    fn new(sources: usize) -> Pages {
+        Pages((0..sources).map(|_| ArcSwapOption::empty()).collect())
+    }
+
+    /// The page of the source at `index`, if one was read and is not known to be gone.
+    #[must_use]
+    pub fn get(&self, index: usize) -> Option<Arc<Prepared>> {
+        self.0.get(index)?.load_full()
+    }
+
+    fn set(&self, index: usize, page: Option<Arc<Prepared>>) {
+        if let Some(slot) = self.0.get(index) {
+            slot.store(page);
+        }
+    }
+}
+
+// === impl Scraper ===
+
+impl Scraper {
+    /// Puts every source into the snapshot, as not read yet. `changed` is told after each read.
+    #[must_use]
+    pub fn new(settings: Arc<Settings>, snapshot: Handle, changed: Arc<Notify>) -> Scraper {
+        snapshot.store(Snapshot {
+            sources: settings
+                .sources
+                .iter()
+                .map(|source| Arc::new(initial(source)))
+                .collect(),
+        });
+        Scraper {
+            pages: Pages::new(settings.sources.len()),
+            settings,
+            snapshot,
+            changed,
+        }
+    }
+
+    /// The pages read.
+    #[must_use]
+    pub fn pages(&self) -> Pages {
+        self.pages.clone()
+    }
+
+    /// Starts a task for each source on this thread.
+    pub fn spawn(self) {
+        let shared = Arc::new(self);
+        for (index, source) in shared.settings.sources.iter().enumerate() {
+            let poller = Poller::new(index, source.clone(), Arc::clone(&shared.settings));
+            tokio::task::spawn_local(poller.run(Arc::clone(&shared)));
+        }
+    }
+}
+
+fn initial(source: &Source) -> SourceState {
+    SourceState {
+        name: Arc::clone(&source.name),
+        url: source.url.to_string().into(),
+        role: source.role,
+        up: None,
+        reading: None,
+        taken: None,
+        unchanged_since: None,
+        duration: None,
+        samples: None,
+        bytes: None,
+        failure: None,
+        failures: [0; FailureReason::ALL.len()],
+        dropped: Vec::new(),
+        odd: Vec::new(),
+    }
+}
+
+// === impl Poller ===
+
+impl Poller {
+    fn new(index: usize, source: Source, settings: Arc<Settings>) -> Poller {
+        Poller {
+            index,
+            fetcher: Fetcher::new(&source.url, &settings.scrape),
+            state: initial(&source),
+            content: None,
+            source,
+            settings,
+        }
+    }
+
+    async fn run(mut self, shared: Arc<Scraper>) {
+        loop {
+            let asked = Instant::now();
+            let result = match self.fetcher.fetch().await {
+                Ok(text) => self.understand(&text),
+                Err(failed) => Err(failed),
+            };
+            let took = asked.elapsed();
+            self.state.duration = Some(took.as_secs_f64());
+            match result {
+                Ok((prepared, reading)) => {
+                    self.compare(asked, prepared.content_hash());
+                    shared.pages.set(self.index, Some(Arc::new(prepared)));
+                    self.good(asked, reading);
+                }
+                Err(failed) => {
+                    if failed.reason().ends_reading() {
+                        shared.pages.set(self.index, None);
+                    }
+                    self.bad(asked, &failed);
+                }
+            }
+            shared
+                .snapshot
+                .update(self.index, &Arc::new(self.state.clone()));
+            shared.changed.notify_one();
+            let pause = self.interval().saturating_sub(asked.elapsed());
+            sleep(pause.max(Duration::from_millis(1))).await;
+        }
+    }
+
+    /// Stretched to 50 times the last scrape's duration, so that a slow page costs its server at most
+    /// two per cent, but never so far that the reading would get old.
+    fn interval(&self) -> Duration {
+        let scrape = &self.settings.scrape;
+        let set = self.source.interval.unwrap_or(scrape.interval);
+        let up = self.state.up == Some(true);
+        let took = Duration::try_from_secs_f64(self.state.duration.unwrap_or_default())
+            .unwrap_or_default();
+        let stretched = if up { took * 50 } else { Duration::ZERO };
+        set.max(stretched.min(scrape.max_age / 3))
+    }
+
+    fn understand(&mut self, text: &[u8]) -> Result<(Prepared, Reading), Failed> {
+        let scrape = &self.settings.scrape;
+        let limits = exposition::Limits {
+            max_series: scrape.max_series,
+            max_label_bytes: scrape.max_label_bytes,
+            max_families: MOST_FAMILIES,
+        };
+        let page = Page::read(text, &limits).map_err(|error| match error {
+            PageError::NotMetrics { looks_like } => Failed::NotMetrics(looks_like),
+            other => Failed::Page(other.to_string()),
+        })?;
+        for dropped in page.dropped() {
+            add(&mut self.state.dropped, dropped.reason, dropped.count);
+        }
+        let label = (&*self.settings.metrics.source_label, &*self.source.name);
+        let prepared = Prepared::new(&page, Some(label));
+        if prepared.duplicates() > 0 {
+            add(&mut self.state.dropped, "duplicate", prepared.duplicates());
+        }
+        self.state.samples = Some(page.sample_count() as u64);
+        self.state.bytes = Some(text.len() as u64);
+        Ok((prepared, engine::read(&page)))
+    }
+
+    /// Since when nothing on the page has moved.
+    fn compare(&mut self, asked: Instant, content: u64) {
+        if self.content != Some(content) {
+            self.content = Some(content);
+            self.state.unchanged_since = Some(asked);
+        }
+    }
+
+    fn good(&mut self, asked: Instant, reading: Reading) {
+        if self.state.up != Some(true) {
+            let engine = reading.engine.unwrap_or("no known engine");
+            tracing::info!(source = %self.source.name, url = %self.state.url, engine, "Reading a source.");
+        }
+        for (reason, count) in &reading.odd {
+            add(&mut self.state.odd, reason, *count);
+        }
+        self.state.role = self.source.role.or(reading.role);
+        self.state.up = Some(true);
+        self.state.taken = Some(asked);
+        self.state.reading = Some(Arc::new(reading));
+    }
+
+    fn bad(&mut self, at: Instant, failed: &Failed) {
+        let reason = failed.reason();
+        let message: Arc<str> = explain(&self.source.name, &self.source.url, failed).into();
+        let was = self.state.failure.as_ref().map(|f| f.reason);
+        // Said once for each change, not at every attempt.
+        if self.state.up != Some(false) || was != Some(reason) {
+            tracing::warn!(source = %self.source.name, reason = reason.as_str(), "{message}");
+        }
+        if reason.ends_reading() {
+            self.state.reading = None;
+        }
+        if let Some(count) = FailureReason::ALL
+            .iter()
+            .position(|r| *r == reason)
+            .and_then(|i| self.state.failures.get_mut(i))
+        {
+            *count += 1;
+        }
+        self.state.up = Some(false);
+        self.state.failure = Some(Failure {
+            reason,
+            message,
+            at,
+        });
+    }
+}
+
+/// Adds to a count; the reasons are few and fixed.
+fn add(counts: &mut Vec<(&'static str, u64)>, reason: &'static str, n: u64) {
+    match counts.iter_mut().find(|(r, _)| *r == reason) {
+        Some((_, count)) => *count += n,
+        None => counts.push((reason, n)),
+    }
+}

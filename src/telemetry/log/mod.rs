@@ -1,0 +1,12 @@
+//! The request log: one JSON object a line on standard output, written per worker into blocks and
+//! carried out by one writer thread.
+
+mod clock;
+mod line;
+mod sink;
+
+pub use clock::Clock;
+pub use line::{Record, Usage};
+pub use sink::{Log, Sink};
+
+pub(crate) use line::write_text;

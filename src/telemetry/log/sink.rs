@@ -1,0 +1,172 @@
+//! From workers to standard output: blocks of lines through a bounded queue to one writer thread,
+//! so that no request ever waits for a slow reader of the log.
+
+use super::{Clock, Record};
+use metrics::Counter;
+use std::cell::RefCell;
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
+use std::thread::{self, JoinHandle};
+
+/// A block is handed over when it has grown to this, or at the worker's next tick.
+const BLOCK_BYTES: usize = 32 * 1024;
+
+/// Blocks that can wait; the bound that matters is the one in bytes.
+const MOST_BLOCKS: usize = 4096;
+
+struct Block {
+    lines: u64,
+    bytes: Vec<u8>,
+}
+
+#[derive(Clone)]
+struct Queue {
+    blocks: SyncSender<Block>,
+    queued_bytes: Arc<AtomicUsize>,
+    most_bytes: usize,
+    dropped: Counter,
+}
+
+/// The writer thread. Hand out a [`Sink`] to each worker, drop them all, then [`Log::finish`].
+pub struct Log {
+    queue: Queue,
+    writer: JoinHandle<()>,
+}
+
+/// Where one worker puts its lines.
+pub struct Sink {
+    queue: Queue,
+    state: RefCell<SinkState>,
+}
+
+#[derive(Default)]
+struct SinkState {
+    clock: Clock,
+    lines: u64,
+    block: Vec<u8>,
+}
+
+// === impl Log ===
+
+impl Log {
+    /// Starts the writer onto `out`. `dropped` counts the lines that could not be written.
+    ///
+    /// # Errors
+    /// When no thread can be started.
+    pub fn start(
+        out: impl Write + Send + 'static,
+        most_bytes: usize,
+        dropped: Counter,
+    ) -> io::Result<Log> {
+        let (blocks, waiting) = mpsc::sync_channel(MOST_BLOCKS);
+        let queued_bytes = Arc::new(AtomicUsize::new(0));
+        let queue = Queue {
+            blocks,
+            queued_bytes: Arc::clone(&queued_bytes),
+            most_bytes,
+            dropped: dropped.clone(),
+        };
+        let writer = thread::Builder::new()
+            .name("kvgauge-log".into())
+            .spawn(move || write_blocks(out, &waiting, &queued_bytes, &dropped))?;
+        Ok(Log { queue, writer })
+    }
+
+    /// A sink for one worker.
+    #[must_use]
+    pub fn sink(&self) -> Sink {
+        Sink {
+            queue: self.queue.clone(),
+            state: RefCell::default(),
+        }
+    }
+
+    /// Waits until everything handed over is written. Call it after every [`Sink`] is gone:
+    /// the writer ends with the last of them.
+    pub fn finish(self) {
+        drop(self.queue);
+        let _ = self.writer.join();
+    }
+}
+
+fn write_blocks(
+    mut out: impl Write,
+    waiting: &Receiver<Block>,
+    queued_bytes: &AtomicUsize,
+    dropped: &Counter,
+) {
+    let mut broken = false;
+    while let Ok(block) = waiting.recv() {
+        let written = out.write_all(&block.bytes).and_then(|()| out.flush());
+        queued_bytes.fetch_sub(block.bytes.len(), Ordering::Relaxed);
+        match written {
+            Ok(()) => broken = false,
+            Err(error) => {
+                dropped.increment(block.lines);
+                if !broken {
+                    broken = true;
+                    tracing::warn!(%error, "the request log can't be written to standard output: lines are dropped and counted in kvgauge_log_lines_dropped_total");
+                }
+            }
+        }
+    }
+}
+
+// === impl Sink ===
+
+impl Sink {
+    /// Writes one line.
+    pub fn write(&self, record: &Record<'_>) {
+        let mut state = self.state.borrow_mut();
+        let state = &mut *state;
+        if state.block.capacity() == 0 {
+            state.block.reserve(BLOCK_BYTES / 8);
+        }
+        state.block.extend_from_slice(b"{\"timestamp\":\"");
+        state.clock.write_now(&mut state.block);
+        state.block.push(b'"');
+        record.write(&mut state.block);
+        state.lines += 1;
+        if state.block.len() >= BLOCK_BYTES {
+            self.queue.push(state);
+        }
+    }
+
+    /// Hands over what there is. Call it every 100 ms.
+    pub fn flush(&self) {
+        let mut state = self.state.borrow_mut();
+        if state.lines > 0 {
+            self.queue.push(&mut state);
+        }
+    }
+}
+
+impl Drop for Sink {
+    fn drop(&mut self) {
+        self.flush();
+    }
+}
+
+// === impl Queue ===
+
+impl Queue {
+    fn push(&self, state: &mut SinkState) {
+        let block = Block {
+            lines: std::mem::take(&mut state.lines),
+            bytes: std::mem::take(&mut state.block),
+        };
+        let (lines, len) = (block.lines, block.bytes.len());
+        if self.queued_bytes.load(Ordering::Relaxed) + len > self.most_bytes {
+            return self.dropped.increment(lines);
+        }
+        self.queued_bytes.fetch_add(len, Ordering::Relaxed);
+        if let Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) =
+            self.blocks.try_send(block)
+        {
+            self.queued_bytes.fetch_sub(len, Ordering::Relaxed);
+            self.dropped.increment(lines);
+        }
+    }
+}

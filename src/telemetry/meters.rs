@@ -1,0 +1,160 @@
+//! A worker's metric handles: held, so that recording is an atomic add and no look-up.
+
+use super::{Telemetry, names};
+use crate::telemetry::log::Usage;
+use hashbrown::HashMap;
+use metrics::{Counter, Gauge, Histogram};
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Label sets of `kvgauge_requests_total` that a worker keeps; the ones after that are counted
+/// under `other`. The labels are bounded anyway: this holds when a router invents status codes.
+const MOST_REQUEST_SERIES: usize = 2048;
+
+/// What is counted when a request has ended.
+#[derive(Clone, Copy, Debug)]
+pub struct Finished {
+    /// The method's label.
+    pub method: &'static str,
+    /// The route's label.
+    pub route: &'static str,
+    /// The status sent, if one was.
+    pub status: Option<u16>,
+    /// The outcome's name.
+    pub outcome: &'static str,
+    /// From the head read to the last byte.
+    pub duration: Duration,
+    /// To the first content event, of streams answered with 200.
+    pub ttft: Option<Duration>,
+    /// For each further token, of streams that report usage.
+    pub tpot: Option<Duration>,
+    /// What kvgauge added.
+    pub overhead: Option<Duration>,
+    /// Tokens reported.
+    pub usage: Usage,
+}
+
+/// See the [module](self) description. One for each worker.
+pub struct Meters {
+    telemetry: Arc<Telemetry>,
+    requests: RefCell<HashMap<RequestKey, Counter, foldhash::fast::RandomState>>,
+    in_flight: Gauge,
+    duration: Histogram,
+    ttft: Histogram,
+    tpot: Histogram,
+    overhead: Histogram,
+    tokens: [Counter; 3],
+}
+
+type RequestKey = (&'static str, &'static str, u16, &'static str);
+
+impl Meters {
+    /// Handles on the shared recorder.
+    #[must_use]
+    pub fn new(telemetry: &Arc<Telemetry>) -> Meters {
+        Meters {
+            telemetry: Arc::clone(telemetry),
+            requests: RefCell::default(),
+            in_flight: telemetry.gauge(names::IN_FLIGHT),
+            duration: telemetry.histogram(names::REQUEST_DURATION),
+            ttft: telemetry.histogram(names::TIME_TO_FIRST_TOKEN),
+            tpot: telemetry.histogram(names::TIME_PER_OUTPUT_TOKEN),
+            overhead: telemetry.histogram(names::OVERHEAD),
+            tokens: ["input", "output", "cached"]
+                .map(|kind| telemetry.counter(names::TOKENS, &[("type", kind)])),
+        }
+    }
+
+    /// A request has begun.
+    pub fn started(&self) {
+        self.in_flight.increment(1.0);
+    }
+
+    /// A request has ended.
+    pub fn finished(&self, f: &Finished) {
+        self.in_flight.decrement(1.0);
+        self.count_request((f.method, f.route, f.status.unwrap_or(NO_STATUS), f.outcome));
+        self.duration.record(f.duration);
+        if let Some(t) = f.ttft {
+            self.ttft.record(t);
+        }
+        if let Some(t) = f.tpot {
+            self.tpot.record(t);
+        }
+        if let Some(t) = f.overhead {
+            self.overhead.record(t);
+        }
+        let tokens = [f.usage.input, f.usage.output, f.usage.cached];
+        for (counter, tokens) in self.tokens.iter().zip(tokens) {
+            if let Some(n) = tokens {
+                counter.increment(n);
+            }
+        }
+    }
+
+    /// Something came that is not a request.
+    pub fn malformed(&self, reason: &'static str) {
+        // Rare, so looked up each time.
+        self.telemetry
+            .counter(names::MALFORMED, &[("reason", reason)])
+            .increment(1);
+    }
+
+    fn count_request(&self, key: RequestKey) {
+        let mut requests = self.requests.borrow_mut();
+        if let Some(counter) = requests.get(&key) {
+            return counter.increment(1);
+        }
+        let (method, route, code, outcome) = key;
+        if requests.len() >= MOST_REQUEST_SERIES {
+            return self
+                .request_counter(method, route, "other", outcome)
+                .increment(1);
+        }
+        let counter = self.request_counter(method, route, code_label(code), outcome);
+        counter.increment(1);
+        requests.insert(key, counter);
+    }
+
+    fn request_counter(
+        &self,
+        method: &'static str,
+        route: &'static str,
+        code: &'static str,
+        outcome: &'static str,
+    ) -> Counter {
+        let labels = [
+            ("method", method),
+            ("route", route),
+            ("code", code),
+            ("outcome", outcome),
+        ];
+        self.telemetry.counter(names::REQUESTS, &labels)
+    }
+}
+
+/// Stands for "no status was sent".
+const NO_STATUS: u16 = 0;
+
+/// Status codes a label of their own; the rest of each class shares one, so that the label is
+/// bounded whatever a router sends.
+fn code_label(code: u16) -> &'static str {
+    macro_rules! codes {
+        ($($code:literal)*) => {
+            match code {
+                $($code => stringify!($code),)*
+                NO_STATUS => "none",
+                100..=199 => "1xx",
+                200..=299 => "2xx",
+                300..=399 => "3xx",
+                400..=499 => "4xx",
+                500..=599 => "5xx",
+                _ => "other",
+            }
+        };
+    }
+    codes!(101 200 201 202 204 206 301 302 303 304 307 308 400 401 402 403 404 405 406 408 409 410
+           411 412 413 414 415 416 417 421 422 423 424 425 426 428 429 431 451 499
+           500 501 502 503 504 505 507 508 511 529)
+}

@@ -1,0 +1,752 @@
+//! How settings come together, and what is said of those that can't.
+
+#![allow(clippy::unwrap_used, clippy::panic)] // helpers of tests are tests
+
+use kvgauge::config::{self, ConfigError, Flags, Headline, Settings, Warning};
+use kvgauge::kv::Role;
+use std::path::Path;
+use std::time::Duration;
+
+type Loaded = Result<(Settings, Vec<Warning>), ConfigError>;
+
+fn load(text: &str, env: &[(&str, &str)], flags: &Flags) -> Loaded {
+    let env = env.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned()));
+    config::load_text(Path::new("kvgauge.toml"), text, env, flags)
+}
+
+fn file(text: &str) -> Loaded {
+    load(text, &[], &Flags::default())
+}
+
+fn env(env: &[(&str, &str)]) -> Loaded {
+    load("", env, &Flags::default())
+}
+
+fn flags(flags: &Flags) -> Loaded {
+    load("", &[], flags)
+}
+
+fn sources(texts: &[&str]) -> Flags {
+    Flags {
+        sources: texts.iter().map(|t| (*t).to_owned()).collect(),
+        ..Flags::default()
+    }
+}
+
+fn listen(text: &str) -> Flags {
+    Flags {
+        listen: Some(text.to_owned()),
+        ..Flags::default()
+    }
+}
+
+/// The settings, and no warning.
+#[track_caller]
+fn fine(loaded: Loaded) -> Settings {
+    match loaded {
+        Ok((settings, warnings)) => {
+            assert_eq!(warnings, []);
+            settings
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// The error's text, whole.
+#[track_caller]
+fn refused(loaded: Loaded, code: u8, text: &str) {
+    match loaded {
+        Ok(_) => panic!("taken, but it should be refused: {text}"),
+        Err(error) => {
+            assert_eq!(error.to_string(), text);
+            assert_eq!(error.exit_code(), code);
+        }
+    }
+}
+
+/// The warnings' texts, whole.
+#[track_caller]
+fn warned(loaded: Loaded, texts: &[&str]) {
+    let warnings = loaded.map(|(_, warnings)| warnings).unwrap();
+    let seen: Vec<String> = warnings.iter().map(ToString::to_string).collect();
+    assert_eq!(seen, texts);
+}
+
+// === layers ===
+
+#[test]
+fn nothing_set_is_the_default() {
+    assert_eq!(fine(file("")), Settings::defaults());
+    let loaded = config::load(None, [], &Flags::default());
+    assert_eq!(fine(loaded), Settings::defaults());
+}
+
+#[test]
+fn the_default_fits_sglang_with_prefill_and_decode_on_one_host() {
+    let s = Settings::defaults();
+    assert_eq!(s.listen.to_string(), "127.0.0.1:30080");
+    assert_eq!(s.admin.listen.to_string(), "127.0.0.1:30090");
+    assert_eq!(s.upstream.to_string(), "http://127.0.0.1:30001");
+    let sources: Vec<_> = s
+        .sources
+        .iter()
+        .map(|s| (&*s.name, s.url.to_string(), s.role))
+        .collect();
+    let page = |port| format!("http://127.0.0.1:{port}/metrics");
+    let want = [
+        ("router", page(29001), None),
+        ("prefill", page(30000), Some(Role::Prefill)),
+        ("decode", page(30002), Some(Role::Decode)),
+    ];
+    assert_eq!(sources, want);
+}
+
+#[test]
+fn a_flag_wins_over_a_variable_and_a_variable_over_the_file() {
+    let text = "listen = '127.0.0.1:1'\nadmin.listen = '127.0.0.1:11'\nworkers = 3\n";
+    let vars = [
+        ("KVGAUGE_LISTEN", "127.0.0.1:2"),
+        ("KVGAUGE_ADMIN_LISTEN", "127.0.0.1:12"),
+    ];
+    let s = fine(load(text, &vars, &listen("127.0.0.1:3")));
+    assert_eq!(s.listen.port(), 3);
+    assert_eq!(s.admin.listen.port(), 12);
+    assert_eq!(s.workers, 3);
+}
+
+#[test]
+fn every_flag_reaches_its_setting() {
+    let s = fine(flags(&Flags {
+        listen: Some(":30001".to_owned()),
+        upstream: Some("http://127.0.0.1:30011".to_owned()),
+        admin: Some("[::1]:9".to_owned()),
+        sources: vec!["engine=http://e:8000,role=unified,interval=2s".to_owned()],
+        workers: Some("7".to_owned()),
+    }));
+    assert_eq!(s.listen.to_string(), "0.0.0.0:30001");
+    assert_eq!(s.upstream.to_string(), "http://127.0.0.1:30011");
+    assert_eq!(s.admin.listen.to_string(), "[::1]:9");
+    assert_eq!(s.workers, 7);
+    assert_eq!(s.sources.len(), 1);
+    assert_eq!(s.sources[0].url.to_string(), "http://e:8000/metrics");
+    assert_eq!(s.sources[0].role, Some(Role::Unified));
+    assert_eq!(s.sources[0].interval, Some(Duration::from_secs(2)));
+}
+
+#[test]
+fn auto_and_off_in_a_layer_undo_the_layer_below() {
+    let text =
+        "workers = 3\n[limits]\nconnections = 5\nin_flight = 6\n[timeouts]\nrequest = '1s'\n";
+    let s = fine(file(text));
+    assert_eq!((s.workers, s.limits.connections), (3, Some(5)));
+    assert_eq!(
+        (s.limits.in_flight, s.timeouts.request),
+        (Some(6), Some(Duration::from_secs(1)))
+    );
+    let s = fine(load(
+        text,
+        &[
+            ("KVGAUGE_WORKERS", "auto"),
+            ("KVGAUGE_LIMITS_CONNECTIONS", "auto"),
+            ("KVGAUGE_LIMITS_IN_FLIGHT", "off"),
+            ("KVGAUGE_TIMEOUTS_REQUEST", "off"),
+        ],
+        &Flags::default(),
+    ));
+    assert_eq!(s, Settings::defaults());
+}
+
+#[test]
+fn sources_of_a_layer_replace_those_below() {
+    let text =
+        "[[source]]\nname = 'a'\nurl = 'http://a'\n\n[[source]]\nname = 'b'\nurl = 'http://b'\n";
+    let names = |s: Settings| {
+        let names: Vec<String> = s.sources.iter().map(|s| s.name.to_string()).collect();
+        names.join(" ")
+    };
+    assert_eq!(names(fine(file(text))), "a b");
+    let vars = [("KVGAUGE_SOURCES", "c=http://c; d=http://d ;")];
+    assert_eq!(names(fine(load(text, &vars, &Flags::default()))), "c d");
+    assert_eq!(
+        names(fine(load(text, &vars, &sources(&["e=http://e"])))),
+        "e"
+    );
+    assert_eq!(
+        names(fine(env(&[("KVGAUGE_LISTEN", ":1")]))),
+        "router prefill decode"
+    );
+}
+
+#[test]
+fn a_name_that_is_a_role_gives_it_unless_one_is_written() {
+    let s = fine(flags(&sources(&[
+        "decode=http://a",
+        "prefill-2=http://b",
+        "router=http://c",
+        "unified=http://d,role=decode",
+    ])));
+    let roles: Vec<_> = s.sources.iter().map(|s| s.role).collect();
+    assert_eq!(
+        roles,
+        [
+            Some(Role::Decode),
+            Some(Role::Prefill),
+            None,
+            Some(Role::Decode)
+        ]
+    );
+}
+
+#[test]
+fn the_upstream_is_a_url_or_a_section() {
+    let short = fine(file("upstream = 'http://r:1'"));
+    let long = fine(file("[upstream]\nurl = 'http://r:1'\n"));
+    assert_eq!(short, long);
+    assert_eq!(short.upstream.to_string(), "http://r:1");
+    let idle = fine(file("[upstream]\nidle = '3s'\n"));
+    assert_eq!(idle.upstream, Settings::defaults().upstream);
+    assert_eq!(idle.upstream_pool.idle, Duration::from_secs(3));
+    for name in ["KVGAUGE_UPSTREAM", "KVGAUGE_UPSTREAM_URL"] {
+        assert_eq!(fine(env(&[(name, "http://r:1")])), short);
+    }
+}
+
+#[test]
+fn lists_are_written_as_toml_or_as_text() {
+    let list = fine(file("trusted_proxies = ['10.0.0.0/8', '::1']"));
+    assert_eq!(fine(file("trusted_proxies = '10.0.0.0/8, ::1'")), list);
+    assert_eq!(
+        fine(env(&[("KVGAUGE_TRUSTED_PROXIES", "10.0.0.0/8,::1")])),
+        list
+    );
+    assert_eq!(list.trusted_proxies.len(), 2);
+    assert!(
+        fine(file("trusted_proxies = []"))
+            .trusted_proxies
+            .is_empty()
+    );
+}
+
+#[test]
+fn a_header_with_an_empty_name_is_off() {
+    let s = fine(env(&[
+        ("KVGAUGE_HEADERS_USAGE", ""),
+        ("KVGAUGE_HEADERS_POOLS", "X-Pools"),
+    ]));
+    assert_eq!(s.headers.usage, None);
+    assert_eq!(s.headers.pools.unwrap().as_str(), "x-pools");
+}
+
+// === what is malformed ===
+
+#[test]
+fn an_unknown_key_is_refused_with_its_line_and_the_nearest() {
+    refused(
+        file(
+            "lisen = ':1'\n\n[scrape]\nintervall = '1s'\ncolour = 'red'\n\n[scarpe]\ninterval = '1s'\n",
+        ),
+        78,
+        "kvgauge.toml:1: unknown key `lisen`; did you mean `listen`?\n\
+         kvgauge.toml:4: unknown key `scrape.intervall`; did you mean `scrape.interval`?\n\
+         kvgauge.toml:5: unknown key `scrape.colour`; config/kvgauge.toml lists all there are\n\
+         kvgauge.toml:7: unknown key `scarpe`; did you mean `scrape`?",
+    );
+    refused(
+        file("[limits]\nmax_series = 5\n"),
+        78,
+        "kvgauge.toml:2: unknown key `limits.max_series`; did you mean `scrape.max_series`?",
+    );
+    refused(
+        file("[[source]]\nname = 'a'\nurl = 'http://a'\nrol = 'decode'\n"),
+        78,
+        "kvgauge.toml:4: source: unknown key `rol`; did you mean `role`?",
+    );
+    refused(
+        file("[[source]]\nname = 'a'\nurl = 'http://a'\nbearer_file = '/x'\n"),
+        78,
+        "kvgauge.toml:4: source: `bearer_file` is not supported yet; leave it out",
+    );
+    refused(
+        file("[[sources]]\nname = 'a'\n"),
+        78,
+        "kvgauge.toml:1: unknown key `sources`; did you mean `source`?",
+    );
+}
+
+#[test]
+fn a_malformed_value_is_refused_with_what_was_seen_and_what_is_allowed() {
+    let duration = "write a duration such as \"250ms\", \"10s\", \"1m30s\" or \"1h\"";
+    for (text, message) in [
+        ("[scrape]\ninterval = 5", format!("2: scrape.interval: `5` has no unit; {duration}")),
+        ("scrape.interval = 'soon'", format!("1: scrape.interval: `soon` is not a duration; {duration}")),
+        ("scrape.interval = 1.5", format!("1: scrape.interval: a number with a fraction is not possible here; {duration}")),
+        ("scrape.interval = 1979-05-27", format!("1: scrape.interval: `1979-05-27` is not a duration; {duration}")),
+        ("timeouts.connect = 'off'", format!("1: timeouts.connect: `off` is not possible here; {duration}")),
+        (
+            "timeouts.request = '-1s'",
+            "1: timeouts.request: `-1s` is negative; write \"off\", or a duration such as \"250ms\", \"10s\", \"1m30s\" or \"1h\"".to_owned(),
+        ),
+        ("workers = true", "1: workers: true or false is not possible here; write \"auto\", or a whole number".to_owned()),
+        ("workers = -1", "1: workers: `-1` is not a whole number that this machine can hold; write \"auto\", or a whole number".to_owned()),
+        (
+            "\nlisten = 30001",
+            "2: listen: `30001` is a port without a colon before it; write an address such as \"127.0.0.1:30080\", \"[::1]:30080\", or \":30080\" for every IPv4 address of this machine (\"[::]:30080\": IPv6 too)".to_owned(),
+        ),
+        (
+            "upstream = 'https://r'",
+            "1: upstream: `https://r` is https, which is not supported yet; write a URL such as \"http://127.0.0.1:30001\"".to_owned(),
+        ),
+        (
+            "[upstream]\nurl = 'http://r/v1'",
+            "2: upstream: `http://r/v1` has a path, but requests keep the path that the client sent; write a URL such as \"http://127.0.0.1:30001\"".to_owned(),
+        ),
+        (
+            "upstream = 5",
+            "1: upstream: is a section; write [upstream] and its keys below, or upstream = \"http://127.0.0.1:30001\"".to_owned(),
+        ),
+        ("scrape = 'fast'", "1: scrape: is a section; write [scrape] and its keys below".to_owned()),
+        ("[listen]\nport = 5", "1: listen: a table is not possible here; write an address such as \"127.0.0.1:30080\", \"[::1]:30080\", or \":30080\" for every IPv4 address of this machine (\"[::]:30080\": IPv6 too)".to_owned()),
+        (
+            "scrape.max_page_bytes = '32M'",
+            "1: scrape.max_page_bytes: `32M` has no unit of size that is known; write bytes such as 65536, \"64KiB\" or \"32MiB\" (units: B, kB, MB, GB, KiB, MiB, GiB)".to_owned(),
+        ),
+        (
+            "limits.request_body = 99999999999999999999",
+            "1: limits.request_body: `99999999999999999999` is too large; write \"off\", or bytes such as 65536, \"64KiB\" or \"32MiB\" (units: B, kB, MB, GB, KiB, MiB, GiB)".to_owned(),
+        ),
+        (
+            "trusted_proxies = ['10.0.0.0/40']",
+            "1: trusted_proxies: `10.0.0.0/40` is no list of address ranges; write address ranges such as \"10.0.0.0/8, ::1\", or \"\" for none".to_owned(),
+        ),
+        (
+            "headers.usage = 'Content-Length'",
+            "1: headers.usage: `Content-Length` means something to clients or caches already; write a header name of your own such as \"x-kv-usage\", or \"\" for off".to_owned(),
+        ),
+        (
+            "headers.headline = 'router'",
+            "1: headers.headline: `router` is no role; write \"auto\", \"decode\", \"prefill\", \"unified\" or \"fullest\"".to_owned(),
+        ),
+        ("metrics.expose = 'kv'", "1: metrics.expose: `kv` is not supported yet; write \"all\" or \"none\"".to_owned()),
+        (
+            "metrics.source_label = 'instance'",
+            "1: metrics.source_label: `instance` has a meaning of its own in Prometheus or in kvgauge's series; write a label name such as \"source\" (a letter or _, then letters, digits and _)".to_owned(),
+        ),
+        (
+            "[[source]]\nurl = 'http://a'\nrole = 'router'\nname = 'a b'",
+            "3: source.role: `router` is no role; write \"decode\", \"prefill\" or \"unified\" (a router has none: leave it out)\n\
+             kvgauge.toml:4: source.name: `a b` is no name of a source; write 1 to 128 of the characters a-z A-Z 0-9 _ . : -".to_owned(),
+        ),
+        (
+            "\n[[source]]\nrole = 'decode'",
+            "2: source.name: is missing; every source has a name and a url\n\
+             kvgauge.toml:2: source.url: is missing; every source has a name and a url".to_owned(),
+        ),
+        ("[source]\nname = 'a'", "1: source: is a list of tables; write [[source]] above the keys of each".to_owned()),
+        ("source = []", "1: source: is empty; leave it out for the default sources".to_owned()),
+        ("source = 'a=http://a'", "1: source: is a list of tables; write [[source]] above the keys of each".to_owned()),
+    ] {
+        refused(file(text), 78, &format!("kvgauge.toml:{message}"));
+    }
+}
+
+#[test]
+fn a_file_that_is_no_toml_is_refused_with_its_line() {
+    for (text, message) in [
+        (
+            "listen = ':1'\nworkers 3\n",
+            "kvgauge.toml:2: no valid TOML: ",
+        ),
+        (
+            "workers = 1\nworkers = 2\n",
+            "kvgauge.toml:2: no valid TOML: duplicate key",
+        ),
+        (
+            "[scrape]\n\n[scrape]\n",
+            "kvgauge.toml:3: no valid TOML: duplicate key",
+        ),
+    ] {
+        let error = file(text).unwrap_err();
+        assert!(error.to_string().starts_with(message), "{error}");
+        assert_eq!(error.exit_code(), 78);
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let load = |path: &Path| config::load(Some(path), [], &Flags::default());
+    let path = dir.path().join("kvgauge.toml");
+    let shown = path.display();
+    let error = load(&path).unwrap_err().to_string();
+    let start = format!("{shown}: the settings file can't be read: ");
+    assert!(error.starts_with(&start), "{error}");
+    std::fs::write(&path, b"workers = 1\n# \xff\n").unwrap();
+    refused(
+        load(&path),
+        78,
+        &format!("{shown}:2: not UTF-8, as TOML has to be"),
+    );
+    std::fs::write(&path, "#".repeat(2 << 20)).unwrap();
+    refused(
+        load(&path),
+        78,
+        &format!("{shown}: more than 256 KiB; is this a settings file?"),
+    );
+    std::fs::write(&path, "workers = 2").unwrap();
+    assert_eq!(fine(load(&path)).workers, 2);
+}
+
+#[test]
+fn a_malformed_variable_is_refused_with_its_name() {
+    refused(
+        env(&[("KVGAUGE_SCRAPE_TIMEOUT", "3"), ("KVGAUGE_LISTEN", "")]),
+        78,
+        "environment KVGAUGE_LISTEN: listen: `` is not an address; write an address such as \"127.0.0.1:30080\", \"[::1]:30080\", or \":30080\" for every IPv4 address of this machine (\"[::]:30080\": IPv6 too)\n\
+         environment KVGAUGE_SCRAPE_TIMEOUT: scrape.timeout: `3` has no unit; write a duration such as \"250ms\", \"10s\", \"1m30s\" or \"1h\"",
+    );
+    refused(
+        env(&[("KVGAUGE_SOURCES", "a=http://a;b")]),
+        78,
+        "environment KVGAUGE_SOURCES: source: `b` has no name; write NAME=URL[,role=ROLE][,interval=TIME], such as decode=http://127.0.0.1:30002,role=decode",
+    );
+    refused(
+        env(&[("KVGAUGE_SOURCES", " ; ")]),
+        78,
+        "environment KVGAUGE_SOURCES: source: is empty; unset the variable for the default sources",
+    );
+    refused(
+        env(&[
+            ("KVGAUGE_UPSTREAM", "http://a"),
+            ("KVGAUGE_UPSTREAM_URL", "http://b"),
+        ]),
+        78,
+        "environment KVGAUGE_UPSTREAM_URL: upstream: KVGAUGE_UPSTREAM is set too; set one of them",
+    );
+}
+
+#[test]
+fn a_malformed_flag_is_wrong_usage() {
+    refused(
+        flags(&listen("here:80")),
+        64,
+        "flag --listen: listen: `here:80` names no address of this machine (no name is looked up); write an address such as \"127.0.0.1:30080\", \"[::1]:30080\", or \":30080\" for every IPv4 address of this machine (\"[::]:30080\": IPv6 too)",
+    );
+    refused(
+        flags(&sources(&["http://a"])),
+        64,
+        "flag --source: source: `http://a` has no name; write NAME=URL[,role=ROLE][,interval=TIME], such as decode=http://127.0.0.1:30002,role=decode",
+    );
+    refused(
+        flags(&sources(&["a=http://a,decode"])),
+        64,
+        "flag --source: source: `decode` is not understood; after the URL may stand role=ROLE and interval=TIME, each once (a comma in a URL is written %2C)",
+    );
+    refused(
+        flags(&sources(&["a=http://a,rol=decode"])),
+        64,
+        "flag --source: source: unknown key `rol`; did you mean `role`?",
+    );
+    refused(
+        flags(&sources(&["a=http://a,role=x"])),
+        64,
+        "flag --source: source.role: `x` is no role; write \"decode\", \"prefill\" or \"unified\" (a router has none: leave it out)",
+    );
+    // With a wrong file too it is the settings that are wrong.
+    let error = load("x = 1", &[], &listen("x")).unwrap_err();
+    assert_eq!((error.problems().len(), error.exit_code()), (2, 78));
+}
+
+#[test]
+fn credentials_in_a_url_are_refused_and_not_repeated() {
+    for loaded in [
+        file("upstream = 'http://admin:hunter2@r:1'"),
+        file("[[source]]\nname = 'a'\nurl = 'http://admin:hunter2@r:1'"),
+        env(&[("KVGAUGE_UPSTREAM", "http://admin:hunter2@r:1")]),
+        env(&[(
+            "KVGAUGE_SOURCES",
+            "a=http://admin:hunter2@r:1,x;b=http://admin:hunter2@r:1",
+        )]),
+        flags(&sources(&["a=http://admin:hunter2@r:1"])),
+        flags(&sources(&["http://admin:hunter2@r:1"])),
+        flags(&Flags {
+            upstream: Some("admin:hunter2@r:1".to_owned()),
+            ..Flags::default()
+        }),
+    ] {
+        let text = loaded.unwrap_err().to_string();
+        assert!(
+            !text.contains("hunter2") && !text.contains("admin:"),
+            "{text}"
+        );
+    }
+    refused(
+        file("upstream = 'http://admin:hunter2@r:1'"),
+        78,
+        "kvgauge.toml:1: upstream: `http://…@r:1` holds a user or password, which would end in logs and process lists; leave them out (the connection is plain HTTP); write a URL such as \"http://127.0.0.1:30001\"",
+    );
+}
+
+// === what is out of range or does not go together ===
+
+#[test]
+fn a_value_out_of_range_is_refused() {
+    for (text, message) in [
+        ("workers = 0", "workers: 0 is too small; write 1 to 1024"),
+        (
+            "timeouts.connect = 0",
+            "timeouts.connect: 0 is too small; write 1ms to 168h",
+        ),
+        (
+            "timeouts.request_head = '0s'",
+            "timeouts.request_head: 0 is too small; write 1ms to 168h",
+        ),
+        (
+            "timeouts.request = 0",
+            "timeouts.request: 0 is too small; write 1ms to 168h, or \"off\"",
+        ),
+        (
+            "timeouts.response_head = 0",
+            "timeouts.response_head: 0 is too small; write 1ms to 168h, or \"off\"",
+        ),
+        (
+            "timeouts.stream_silence = 0",
+            "timeouts.stream_silence: 0 is too small; write 1ms to 168h, or \"off\"",
+        ),
+        (
+            "timeouts.client_idle = '200h'",
+            "timeouts.client_idle: 200h is too large; write 1ms to 168h",
+        ),
+        (
+            "upstream.idle = 0",
+            "upstream.idle: 0 is too small; write 1ms to 168h",
+        ),
+        (
+            "scrape.timeout = 0",
+            "scrape.timeout: 0 is too small; write 1ms to 168h",
+        ),
+        (
+            "scrape.interval = '1ms'",
+            "scrape.interval: 1ms is too small; write 10ms to 168h",
+        ),
+        (
+            "limits.header_bytes = 4096",
+            "limits.header_bytes: 4KiB is too small; write 8KiB to 16MiB",
+        ),
+        (
+            "limits.header_fields = 1000000",
+            "limits.header_fields: 1000000 is too large; write 10 to 10000",
+        ),
+        (
+            "limits.connections = 0",
+            "limits.connections: 0 is too small; write 1 to 16777216, or \"auto\"",
+        ),
+        (
+            "limits.in_flight = 0",
+            "limits.in_flight: 0 is too small; write 1 to 16777216, or \"off\"",
+        ),
+        (
+            "limits.request_body = 0",
+            "limits.request_body: 0 is too small; write 1 to 1024GiB, or \"off\"",
+        ),
+        (
+            "log.queue_bytes = 0",
+            "log.queue_bytes: 0 is too small; write 64KiB to 1GiB",
+        ),
+    ] {
+        refused(file(text), 78, &format!("kvgauge.toml:1: {message}"));
+    }
+    let s = fine(file("drain.timeout = 0\nupstream.max_idle = 0"));
+    assert_eq!(
+        (s.drain.timeout, s.upstream_pool.max_idle),
+        (Duration::ZERO, 0)
+    );
+}
+
+#[test]
+fn a_pace_too_slow_for_max_age_is_refused() {
+    refused(
+        file("scrape.interval = '5s'"),
+        78,
+        "kvgauge.toml:1: scrape.interval: 5s is more than a third of scrape.max_age 10s (default), so a lost scrape or two would make the values unknown; write at most 3s333ms, or raise scrape.max_age",
+    );
+    refused(
+        file("scrape.max_age = '2s'\nscrape.timeout = '1s'"),
+        78,
+        "kvgauge.toml:1: scrape.max_age: 2s is less than three times scrape.interval 1s (default); write at least 3s, or lower scrape.interval",
+    );
+    refused(
+        file(
+            "[scrape]\nmax_age = '30s'\n[[source]]\nname = 'a'\nurl = 'http://a'\ninterval = '1m'\n",
+        ),
+        78,
+        "kvgauge.toml:6: source.interval: 1m is more than a third of scrape.max_age 30s (kvgauge.toml:2), so a lost scrape or two would make the values unknown; write at most 10s, or raise scrape.max_age",
+    );
+    refused(
+        file("[[source]]\nname = 'a'\nurl = 'http://a'\ninterval = 0\n"),
+        78,
+        "kvgauge.toml:4: source.interval: 0 is too small; write at least 10ms",
+    );
+}
+
+#[test]
+fn a_listener_that_is_the_upstream_is_refused() {
+    let circle = "so requests would go round in a circle; to take over the router's port, start the router on another one and name that one with --upstream";
+    for text in [":30001", "127.0.0.1:30001", "localhost:30001"] {
+        let address = text.replace("localhost", "127.0.0.1");
+        let address = if text == ":30001" {
+            "0.0.0.0:30001".to_owned()
+        } else {
+            address
+        };
+        refused(
+            flags(&listen(text)),
+            78,
+            &format!(
+                "flag --listen: listen: {address} is also upstream http://127.0.0.1:30001 (default), {circle}"
+            ),
+        );
+    }
+    refused(
+        file("upstream = 'http://localhost:30080'"),
+        78,
+        "kvgauge.toml:1: upstream: http://localhost:30080 is the proxy: listen 127.0.0.1:30080 (default), so requests would go round in a circle; name the router",
+    );
+    refused(
+        env(&[("KVGAUGE_UPSTREAM", "http://0.0.0.0:30090")]),
+        78,
+        "environment KVGAUGE_UPSTREAM: upstream: http://0.0.0.0:30090 is kvgauge's own page: admin.listen 127.0.0.1:30090 (default), so requests would go round in a circle; name the router",
+    );
+    let other = fine(file("listen = ':30001'\nupstream = 'http://router:30001'"));
+    assert_eq!(other.upstream.to_string(), "http://router:30001");
+}
+
+#[test]
+fn two_listeners_at_one_address_are_refused() {
+    refused(
+        load("admin.listen = ':30080'", &[], &Flags::default()),
+        78,
+        "kvgauge.toml:1: admin.listen: 0.0.0.0:30080 is also listen 127.0.0.1:30080 (default); give each its own port",
+    );
+    refused(
+        flags(&Flags {
+            listen: Some(":7".to_owned()),
+            admin: Some("127.0.0.1:7".to_owned()),
+            ..Flags::default()
+        }),
+        78,
+        "flag --listen: listen: 0.0.0.0:7 is also admin.listen 127.0.0.1:7 (flag --admin); give each its own port",
+    );
+    let free = fine(flags(&Flags {
+        listen: Some("127.0.0.1:0".to_owned()),
+        admin: Some("127.0.0.1:0".to_owned()),
+        ..Flags::default()
+    }));
+    assert_eq!(free.listen, free.admin.listen);
+}
+
+#[test]
+fn a_source_that_is_our_own_page_is_refused() {
+    refused(
+        flags(&sources(&["me=http://localhost:30090"])),
+        78,
+        "flag --source: source.url: the page of source \"me\", http://localhost:30090/metrics, is kvgauge's own page: admin.listen 127.0.0.1:30090 (default); kvgauge adds its own series by itself; name another page, or move admin.listen",
+    );
+    refused(
+        flags(&listen(":30000")),
+        78,
+        "flag --listen: listen: the page of source \"prefill\", http://127.0.0.1:30000/metrics, is the proxy: listen 0.0.0.0:30000 (flag --listen); name the engine's or the router's own metrics port, or listen elsewhere",
+    );
+}
+
+#[test]
+fn the_same_source_twice_is_refused() {
+    refused(
+        file(
+            "[[source]]\nname = 'a'\nurl = 'http://127.0.0.1:1'\n\n[[source]]\nname = 'b'\nurl = 'http://localhost:1/metrics'\n",
+        ),
+        78,
+        "kvgauge.toml:7: source.url: http://localhost:1/metrics is also the page of source \"a\" (kvgauge.toml:3), so it would be read and counted twice; leave one out",
+    );
+    refused(
+        flags(&sources(&["a=http://a", "a=http://b"])),
+        78,
+        "flag --source: source.name: two sources are called \"a\" (the other: flag --source); names tell series apart, so give each its own",
+    );
+}
+
+#[test]
+fn both_headers_under_one_name_are_refused() {
+    refused(
+        file("headers.usage = 'X-KV-Pools'"),
+        78,
+        "kvgauge.toml:1: headers.usage: x-kv-pools is the name of both headers; give each its own",
+    );
+    assert!(file("headers.usage = ''\nheaders.pools = ''").is_ok());
+}
+
+#[test]
+fn too_many_sources_are_refused() {
+    let many: Vec<String> = (0..1025)
+        .map(|n| format!("s{n}=http://h:{}", n + 1))
+        .collect();
+    let many = Flags {
+        sources: many,
+        ..Flags::default()
+    };
+    refused(
+        flags(&many),
+        64,
+        "flag --source: source: more than 1024 sources; no more are read",
+    );
+}
+
+// === what is odd ===
+
+#[test]
+fn an_unknown_variable_warns_and_what_kubernetes_injects_does_not() {
+    warned(
+        env(&[
+            ("KVGAUGE_SCRAPE_INTERVALL", "2s"),
+            ("KVGAUGE_PORT", "8080"),
+            ("KVGAUGE_SOURCE", "a=http://a"),
+            ("KVGAUGE_CONFIG", "/etc/kvgauge.toml"),
+            ("KVGAUGE_SOMETHING_OF_ANOTHER_KIND", "secret"),
+            ("KVGAUGE_SERVICE_HOST", "10.0.0.1"),
+            ("KVGAUGE_SERVICE_PORT", "80"),
+            ("KVGAUGE_PORT_30080_TCP", "tcp://10.0.0.1:30080"),
+            ("KVGAUGE_ADMIN_PORT", "tcp://10.0.0.1:30090"),
+            ("PATH", "/bin"),
+        ]),
+        &[
+            "environment KVGAUGE_CONFIG: no setting, ignored; name the file with --config",
+            "environment KVGAUGE_PORT: no setting, ignored; did you mean KVGAUGE_LISTEN?",
+            "environment KVGAUGE_SCRAPE_INTERVALL: no setting, ignored; did you mean KVGAUGE_SCRAPE_INTERVAL?",
+            "environment KVGAUGE_SOMETHING_OF_ANOTHER_KIND: no setting, ignored",
+            "environment KVGAUGE_SOURCE: no setting, ignored; did you mean KVGAUGE_SOURCES?",
+        ],
+    );
+}
+
+#[test]
+fn settings_that_are_probably_not_meant_warn() {
+    warned(
+        file("scrape.timeout = '20s'"),
+        &[
+            "kvgauge.toml:1: scrape.timeout: scrape.timeout 20s is longer than scrape.max_age 10s: a page that takes that long has no trustworthy value left while it is read",
+        ],
+    );
+    warned(
+        file("headers.headline = 'unified'"),
+        &[
+            "kvgauge.toml:1: headers.headline: no source has the role unified, so the usage header is left out unless a page names that role itself",
+        ],
+    );
+    warned(
+        file("trusted_proxies = ['0.0.0.0/0']"),
+        &[
+            "kvgauge.toml:1: trusted_proxies: 0.0.0.0/0 is everyone: whoever connects can write any client address into the log",
+        ],
+    );
+    let s = fine(file("headers.headline = 'prefill'"));
+    assert_eq!(s.headers.headline, Headline::Role(Role::Prefill));
+}
