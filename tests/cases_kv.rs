@@ -232,6 +232,8 @@ fn b48_one_page_holds_every_series_of_every_source() {
         for (name, ..) in &deployment {
             kvgauge.until_up(name);
         }
+        assert_eq!(get(kvgauge.listen, "/").status(), 200);
+        kvgauge.until_metric("kvgauge_requests_in_flight", &[], Some(0.0));
         kvgauge.metrics_text()
     };
     let page = run();

@@ -219,6 +219,9 @@ fn published_dashboards_answer() {
     }
 }
 
+type Labels = Vec<(String, String)>;
+type Series = (String, Labels);
+
 /// What `promtool check metrics` says: 0 fine, 3 lint only, 1 can't be parsed.
 fn promtool(page: &str) -> (Option<i32>, String) {
     let mut child = Command::new("promtool")
@@ -266,9 +269,9 @@ fn prometheus_client_reads_the_same_samples() {
         let page = Deployment::of(sources).kvgauge.metrics_text();
         std::fs::write(&file, &page).unwrap();
         let text = script("read_page.py", [file.as_os_str()]);
-        let mut theirs: HashMap<(String, Vec<(String, String)>), Vec<f64>> = HashMap::new();
+        let mut theirs: HashMap<Series, Vec<f64>> = HashMap::new();
         for line in text.lines() {
-            let (name, labels, value): (String, Vec<(String, String)>, String) =
+            let (name, labels, value): (String, Labels, String) =
                 serde_json::from_str(line).unwrap();
             theirs
                 .entry((name, labels))

@@ -4,7 +4,8 @@ use super::http::Head;
 use super::tap::Exchange;
 
 /// What kvgauge may take off, put on or change in an answer.
-const ANSWER: [&str; 2] = ["x-kv-usage", "x-kv-pools"];
+const ANSWER: [&str; 3] = ["x-kv-usage", "x-kv-pools", EXPOSE];
+const EXPOSE: &str = "access-control-expose-headers";
 /// And in a request.
 const REQUEST: [&str; 4] = [
     "x-request-id",
@@ -48,15 +49,28 @@ pub(crate) fn check(what: &str, front: &Exchange, back: &Exchange) {
         "{what}: answer body"
     );
     assert_eq!(front.end, back.end, "{what}: the end of the body");
-    assert_eq!(
-        front.answer.all("x-kv-pools").len(),
-        1,
+    assert!(
+        front.answer.all("x-kv-pools").len() < 2,
         "{what}: X-KV-Pools"
     );
     assert!(
         front.answer.all("x-kv-usage").len() < 2,
         "{what}: X-KV-Usage"
     );
+    let (ours, theirs) = (exposed(&front.answer), exposed(&back.answer));
+    let cors = back.answer.has("access-control-allow-origin") && !theirs.contains(&"*".to_owned());
+    let mut expected = theirs;
+    if cors {
+        expected.extend(["x-kv-usage", "x-kv-pools"].map(String::from));
+    }
+    assert_eq!(ours, expected, "{what}: what scripts may read");
+}
+
+/// The names that scripts in a browser may read.
+fn exposed(head: &Head) -> Vec<String> {
+    let text = String::from_utf8(head.all(EXPOSE).join(&b","[..])).unwrap();
+    let names = text.split(',').map(|name| name.trim().to_ascii_lowercase());
+    names.filter(|name| !name.is_empty()).collect()
 }
 
 /// All fields but these, by name; values of one name in their order.
