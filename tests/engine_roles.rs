@@ -435,6 +435,9 @@ fn source(taken: Option<Instant>, failure: Option<FailureReason>, at: Instant) -
             message: "".into(),
             at,
         }),
+        failures: [0; FailureReason::ALL.len()],
+        dropped: Vec::new(),
+        odd: Vec::new(),
     }
 }
 

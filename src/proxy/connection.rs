@@ -59,6 +59,7 @@ async fn run(stream: TcpStream, parts: &StackParts, client: &Rc<Client>) -> End 
             // Answers are the router's, its `date` included.
             .auto_date_header(false)
             .max_headers(settings.limits.header_fields)
+            .max_header_size(settings.limits.header_bytes)
             .max_buf_size(settings.limits.header_bytes.max(MIN_BUFFER))
             // The worker's sweeper holds heads and idle connections to their limits, without a timer
             // for each.
@@ -74,18 +75,20 @@ async fn run(stream: TcpStream, parts: &StackParts, client: &Rc<Client>) -> End 
         }),
         Asked::Finish if !std::mem::replace(&mut finishing, true) => {
             connection.as_mut().graceful_shutdown();
-            poll_connection(connection.as_mut(), cx)
+            poll_connection(connection.as_mut(), client, cx)
         }
-        _ => poll_connection(connection.as_mut(), cx),
+        _ => poll_connection(connection.as_mut(), client, cx),
     })
     .await
 }
 
-fn poll_connection<F>(connection: Pin<&mut F>, cx: &mut Context<'_>) -> Poll<End>
+fn poll_connection<F>(connection: Pin<&mut F>, client: &Client, cx: &mut Context<'_>) -> Poll<End>
 where
     F: Future<Output = hyper::Result<()>>,
 {
     connection.poll(cx).map(|result| match result {
+        // Whatever broke, a request's own record tells of it.
+        Err(_) if client.waiting() != Waiting::Head => End::Plain,
         Err(error) if error.is_parse_too_large() => End::Malformed("head_too_large", Some(431)),
         Err(error) if error.is_parse() => {
             let reason = parse_reason(&error.to_string());

@@ -6,6 +6,7 @@
 
 use super::client::Client;
 use super::error::ProxyError;
+use super::request_id::REQUEST_ID;
 use http::header::{
     CONNECTION, CONTENT_LENGTH, EXPECT, Entry, HOST, TE, TRANSFER_ENCODING, UPGRADE,
 };
@@ -24,6 +25,9 @@ const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection")
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+
+/// Framing, routing and the request's id are not a peer's to nominate away.
+const KEPT: [HeaderName; 4] = [HOST, CONTENT_LENGTH, TRANSFER_ENCODING, REQUEST_ID];
 
 /// See the [module](self) description. One for each connection.
 #[derive(Clone)]
@@ -165,8 +169,7 @@ fn strip(headers: &mut HeaderMap) {
             .iter()
             .flat_map(|v| v.as_bytes().split(|b| *b == b','))
             .filter_map(|name| HeaderName::from_bytes(name.trim_ascii()).ok())
-            // Framing and routing are not a peer's to nominate away.
-            .filter(|name| ![HOST, CONTENT_LENGTH, TRANSFER_ENCODING].contains(name))
+            .filter(|name| !KEPT.contains(name))
             .collect();
         for name in nominated {
             headers.remove(name);

@@ -5,7 +5,8 @@ use super::error::{BoxError, ProxyError, Stage};
 use super::worker::Worker;
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, HOST, UPGRADE};
-use http::{HeaderMap, Method, Request, Response, Version};
+use http::uri::Authority;
+use http::{HeaderMap, HeaderValue, Method, Request, Response, Version};
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 use std::cell::Cell;
@@ -136,7 +137,8 @@ fn screen<B>(request: &Request<B>, most_body: Option<u64>) -> Result<(), ProxyEr
     Ok(())
 }
 
-/// RFC 9112, 3.2: exactly one `Host` in HTTP/1.1; none is well in HTTP/1.0.
+/// RFC 9112, 3.2: exactly one `Host` in HTTP/1.1; none is well in HTTP/1.0. One that contradicts the
+/// authority of an absolute-form target is refused, as two servers could take it for two requests.
 fn host<B>(request: &Request<B>) -> Result<(), ProxyError> {
     let mut hosts = request.headers().get_all(HOST).iter();
     match (hosts.next(), hosts.next()) {
@@ -152,8 +154,22 @@ fn host<B>(request: &Request<B>) -> Result<(), ProxyError> {
                 "the request has no Host header, which HTTP/1.1 requires",
             ))
         }
+        (Some(host), None) if !request.uri().authority().is_none_or(|a| same_host(a, host)) => {
+            Err(ProxyError::refused(
+                Stage::RequestHead,
+                "the request's target and its Host header name different hosts",
+            ))
+        }
         _ => Ok(()),
     }
+}
+
+fn same_host(authority: &Authority, host: &HeaderValue) -> bool {
+    let Ok(host) = Authority::try_from(host.as_bytes()) else {
+        return false;
+    };
+    let port = |a: &Authority| a.port_u16().unwrap_or(80);
+    authority.host().eq_ignore_ascii_case(host.host()) && port(authority) == port(&host)
 }
 
 /// Other upgrades (`h2c` of some Java clients) are an offer that may be ignored (RFC 9110, 7.8); a

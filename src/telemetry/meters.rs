@@ -53,7 +53,7 @@ impl Meters {
     /// Handles on the shared recorder.
     #[must_use]
     pub fn new(telemetry: &Arc<Telemetry>) -> Meters {
-        Meters {
+        let meters = Meters {
             telemetry: Arc::clone(telemetry),
             requests: RefCell::default(),
             in_flight: telemetry.gauge(names::IN_FLIGHT),
@@ -63,7 +63,13 @@ impl Meters {
             overhead: telemetry.histogram(names::OVERHEAD),
             tokens: ["input", "output", "cached"]
                 .map(|kind| telemetry.counter(names::TOKENS, &[("type", kind)])),
+        };
+        // There from the start, so that a rate has a zero to begin from.
+        for reason in ["head_too_large", "header", "request_head_timeout"] {
+            telemetry.counter(names::MALFORMED, &[("reason", reason)]);
         }
+        meters.request_counter("POST", "/v1/chat/completions", "200", "complete");
+        meters
     }
 
     /// A request has begun.
