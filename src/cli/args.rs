@@ -1,5 +1,7 @@
 //! The command line: what may be typed, and the help that says so.
 
+use super::demo::DemoArgs;
+use super::sim::SimArgs;
 use crate::config::Flags;
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
@@ -57,7 +59,7 @@ pub enum Command {
                       kvgauge in front of it, and a gentle load, and prints where to look. It \
                       needs no GPU, no model and no file."
     )]
-    Demo(Demo),
+    Demo(DemoArgs),
     /// Validate a settings file and say what it means
     #[command(
         long_about = "Reads a settings file as serve would, without the environment and flags, and \
@@ -66,6 +68,9 @@ pub enum Command {
         after_help = "Example:\n  kvgauge check /etc/kvgauge.toml"
     )]
     Check(Check),
+    /// Simulated servers in a process of their own
+    #[command(hide = true)]
+    Sim(SimArgs),
 }
 
 /// `kvgauge serve`
@@ -94,14 +99,6 @@ pub struct Serve {
     /// Threads that carry traffic [default: one a core]
     #[arg(long, value_name = "N")]
     pub workers: Option<String>,
-}
-
-/// `kvgauge demo`
-#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
-pub struct Demo {
-    /// What happens in the simulated deployment
-    #[arg(long, value_name = "NAME")]
-    pub scenario: Option<String>,
 }
 
 /// `kvgauge check`

@@ -2,7 +2,9 @@
 
 pub mod args;
 pub mod check;
+pub mod demo;
 pub mod serve;
+pub mod sim;
 
 use args::Command;
 use std::process::ExitCode;
@@ -12,7 +14,8 @@ use std::process::ExitCode;
 pub fn run() -> ExitCode {
     match args::parse() {
         Ok(Command::Serve(args)) => serve::run(&args),
-        Ok(Command::Demo(_)) => ExitCode::SUCCESS,
+        Ok(Command::Demo(args)) => demo::run(&args),
+        Ok(Command::Sim(args)) => sim::run(&args),
         Ok(Command::Check(args)) => check::run(&args),
         Err(code) => code,
     }

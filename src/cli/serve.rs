@@ -37,6 +37,7 @@ pub struct Server {
     pub admin: SocketAddr,
     settings: Arc<Settings>,
     telemetry: Arc<Telemetry>,
+    snapshot: kv::Handle,
     phase: watch::Sender<Phase>,
     running: Running,
     metrics_plane: MetricsPlane,
@@ -132,7 +133,7 @@ impl Server {
             phase: phases.clone(),
         };
         let publisher = Publisher {
-            snapshot,
+            snapshot: snapshot.clone(),
             stamps: stamps.clone(),
             changed,
             max_age,
@@ -154,11 +155,19 @@ impl Server {
             admin,
             settings,
             telemetry,
+            snapshot,
             phase,
             running,
             metrics_plane,
             log,
         })
+    }
+
+    /// What each role says now.
+    #[must_use]
+    pub fn observe(&self) -> Vec<kv::RoleState> {
+        let max_age = self.settings.scrape.max_age;
+        engine::observe(&self.snapshot.load(), Instant::now(), max_age)
     }
 
     /// Says where to look, on standard error.

@@ -61,10 +61,14 @@ async fn connect(host: &str, port: u16) -> Result<TcpStream, DialError> {
         source,
     };
     let mut last = None;
-    for addr in tokio::net::lookup_host((host, port))
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "this is where names are resolved"
+    )]
+    let addresses = tokio::net::lookup_host((host, port))
         .await
-        .map_err(unresolved)?
-    {
+        .map_err(unresolved)?;
+    for addr in addresses {
         match TcpStream::connect(addr).await {
             Ok(stream) => {
                 super::prepare(&stream);

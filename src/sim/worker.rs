@@ -46,6 +46,21 @@ impl Worker {
             _handle: handle,
         })
     }
+
+    /// Lets every prefill engine hand over to every decode engine. Those without a partner make
+    /// their transfers up only if their configuration says so.
+    pub fn pair_all(workers: &[Worker]) {
+        let of = |role| {
+            workers
+                .iter()
+                .filter(move |worker| worker.runner.config().role == role)
+        };
+        for prefill in of(Role::Prefill) {
+            for decode in of(Role::Decode) {
+                prefill.runner.pair(&decode.runner);
+            }
+        }
+    }
 }
 
 /// Counts a request on the engine's page from its begin to its end.
@@ -163,6 +178,7 @@ async fn infer(
         count.status = Some(status.as_u16());
         json_response(status, error_body(status, message))
     };
+    #[allow(clippy::disallowed_methods, reason = "bounded by Limited")]
     let body = match Limited::new(request.into_body(), MAX_BODY).collect().await {
         Ok(body) => body.to_bytes(),
         Err(error) => return fail(count, StatusCode::BAD_REQUEST, &error.to_string()),

@@ -66,9 +66,9 @@ impl Meters {
         };
         // There from the start, so that a rate has a zero to begin from.
         for reason in ["head_too_large", "header", "request_head_timeout"] {
-            telemetry.counter(names::MALFORMED, &[("reason", reason)]);
+            let _ = telemetry.counter(names::MALFORMED, &[("reason", reason)]);
         }
-        meters.request_counter("POST", "/v1/chat/completions", "200", "complete");
+        let _ = meters.request_counter("POST", "/v1/chat/completions", "200", "complete");
         meters
     }
 

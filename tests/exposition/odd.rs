@@ -9,7 +9,13 @@ use std::collections::BTreeMap;
 /// Lines that are samples, and what is read from them.
 #[test]
 fn sample_lines() {
-    let table: &[(&str, &str, &[(&str, &str)], f64)] = &[
+    type Row = (
+        &'static str,
+        &'static str,
+        &'static [(&'static str, &'static str)],
+        f64,
+    );
+    let table: &[Row] = &[
         ("a 1", "a", &[], 1.0),
         ("a{} 1", "a", &[], 1.0),
         ("a{ } 1", "a", &[], 1.0),

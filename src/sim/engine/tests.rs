@@ -339,3 +339,83 @@ fn the_same_seed_and_requests_give_the_same_pages() {
     assert_eq!(run(3), run(3));
     assert_ne!(run(3), run(4));
 }
+
+mod any_traffic {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Submit(Request),
+        Abort(usize),
+        Wait(u64),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        let request = (1u64..3_000, 1u64..200, 0u64..4, 0u64..3_000, any::<bool>());
+        let request = request.prop_map(|(prompt, output, key, tokens, stream)| Request {
+            prompt,
+            output,
+            prefix: (key > 0).then_some(Prefix { key, tokens }),
+            stream,
+            room: None,
+        });
+        prop_oneof![
+            4 => request.prop_map(Step::Submit),
+            1 => (0usize..40).prop_map(Step::Abort),
+            2 => (0u64..3_000).prop_map(Step::Wait),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(48))]
+
+        /// Never above capacity, every request gets its end, and nothing is left behind.
+        #[test]
+        fn fills_and_drains(
+            role in prop_oneof![Just(Role::Unified), Just(Role::Prefill), Just(Role::Decode)],
+            steps in proptest::collection::vec(step(), 1..60),
+        ) {
+            let mut engine = Engine::new(EngineConfig {
+                capacity: 6_400,
+                prefill_chunk: 1_000,
+                prefix_cache: true,
+                alone: true,
+                ..EngineConfig::new(role, "m")
+            });
+            let mut now = Duration::ZERO;
+            let (mut taken, mut aborted, mut ids) = (0, 0, Vec::new());
+            for (room, step) in steps.into_iter().enumerate() {
+                match step {
+                    Step::Submit(request) => {
+                        let request = Request { room: Some(room as u64), ..request };
+                        ids.push(engine.submit(now, request).unwrap());
+                        taken += 1;
+                    }
+                    Step::Abort(which) => if let Some(id) = ids.get(which) {
+                        engine.abort(now, *id);
+                    },
+                    Step::Wait(ms) => now += MS(ms),
+                }
+                engine.advance(now);
+                prop_assert_eq!(sum(&engine), 100);
+                prop_assert!(engine.promised <= 100);
+                prop_assert!(engine.pool.held() + engine.pool.arriving() <= engine.promised);
+            }
+            engine.advance(now + Duration::from_secs(3_600));
+            let mut finished = 0;
+            for event in engine.take_events() {
+                match event {
+                    Event::Finished { .. } => finished += 1,
+                    Event::Aborted { .. } => aborted += 1,
+                    _ => {}
+                }
+            }
+            prop_assert_eq!(finished + aborted, taken);
+            prop_assert!(engine.jobs.is_empty() && engine.rooms.is_empty());
+            prop_assert_eq!(engine.promised, 0);
+            prop_assert_eq!(engine.pool.held() + engine.pool.arriving(), 0);
+            prop_assert_eq!(engine.loads().num_used_tokens, 0);
+        }
+    }
+}

@@ -23,8 +23,16 @@ pub(crate) struct Answer {
     model: String,
     /// Tokens from one event to the next.
     interval: u64,
-    /// Whether a client that leaves ends the work. SGLang's router lets a disaggregated stream run on.
-    pub(crate) cancel: bool,
+}
+
+#[derive(Serialize)]
+struct Failure<'a> {
+    object: &'a str,
+    message: &'a str,
+    #[serde(rename = "type")]
+    kind: &'a str,
+    param: Option<&'a str>,
+    code: u16,
 }
 
 #[derive(Serialize)]
@@ -90,7 +98,6 @@ impl Answer {
             id: uuid::Uuid::now_v7().simple().to_string(),
             created: since_epoch.map_or(0, |time| time.as_secs()),
             interval: config.stream_interval.max(1),
-            cancel: true,
         }
     }
 
@@ -122,12 +129,10 @@ impl Answer {
         let (sender, receiver) = mpsc::channel(16);
         tokio::spawn(async move {
             let _guard = guard;
-            let sent = tokio::select! {
-                sent = self.send(&sender, &mut ticket) => sent,
-                () = sender.closed(), if self.cancel => return,
-            };
-            if sent.is_err() && !self.cancel {
-                ticket.end().await;
+            // A client that leaves ends the work: the ticket is dropped.
+            tokio::select! {
+                _ = self.send(&sender, &mut ticket) => {}
+                () = sender.closed() => {}
             }
         });
         Body::Stream(receiver)
@@ -297,14 +302,14 @@ pub(crate) fn error_body(status: StatusCode, message: &str) -> String {
         503 => "ServiceUnavailableError",
         _ => "InternalServerError",
     };
-    json!({
-        "object": "error",
-        "message": message,
-        "type": kind,
-        "param": null,
-        "code": status.as_u16(),
+    serde_json::to_string(&Failure {
+        object: "error",
+        message,
+        kind,
+        param: None,
+        code: status.as_u16(),
     })
-    .to_string()
+    .unwrap_or_default()
 }
 
 /// The words of tokens `from` to `to`: always the same for the same seed.

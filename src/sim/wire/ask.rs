@@ -27,13 +27,16 @@ pub(crate) struct Ask {
     /// Whether the output ends because of `max_tokens`.
     pub(crate) capped: bool,
     pub(crate) include_usage: bool,
+    /// Whether there are `stream_options` at all.
+    pub(crate) stream_options: bool,
     /// The same for the same prompt: decides the words of the answer.
     pub(crate) seed: u64,
     pub(crate) wishes: Wishes,
 }
 
-/// What a test asks of the simulation, as words `sim:name=value` in the last message, in the prompt
-/// or in `user`. Routers re-serialise bodies and drop unknown fields; text passes everywhere.
+/// What a test asks of the simulation, as words `sim:name=value` anywhere in a user's message or in
+/// the prompt. Routers re-serialise bodies and drop fields (sglang-router 0.3.2: `user` too); text
+/// passes everywhere.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Wishes {
     /// `sim:status=503`: answer with this error.
@@ -72,7 +75,6 @@ struct Wire {
     sampling_params: Option<Sampling>,
     stream: Option<bool>,
     stream_options: Option<StreamOptions>,
-    user: Option<String>,
     bootstrap_room: Option<Room>,
 }
 
@@ -142,7 +144,6 @@ impl Ask {
         };
         let mut wishes = Wishes::default();
         wishes.read(&text);
-        wishes.read(wire.user.as_deref().unwrap_or_default());
         let sampled = wire.sampling_params.and_then(|s| s.max_new_tokens);
         let limit = wire.max_completion_tokens.or(wire.max_tokens).or(sampled);
         let limit = match limit {
@@ -185,6 +186,7 @@ impl Ask {
                 }),
             },
             capped: output < natural,
+            stream_options: wire.stream_options.is_some(),
             include_usage: wire
                 .stream_options
                 .and_then(|options| options.include_usage)
@@ -285,10 +287,10 @@ mod tests {
     }
 
     #[test]
-    fn wishes_stand_in_the_text_or_in_user() {
+    fn wishes_stand_in_the_text() {
         let ask = chat(
-            r#"{"messages":[{"role":"user","content":"x sim:prompt=900 sim:output=7,sim:abort=2"}],
-            "user":"sim:status=429 sim:delay=5 sim:unknown=1 sim:status"}"#,
+            r#"{"messages":[{"role":"user","content":"x sim:prompt=900 sim:output=7,sim:abort=2"},
+            {"role":"user","content":"sim:status=429 sim:delay=5 sim:unknown=1 sim:status"}]}"#,
         )
         .unwrap();
         assert_eq!((ask.request.prompt, ask.request.output), (900, 7));

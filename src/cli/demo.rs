@@ -1,0 +1,261 @@
+//! `kvgauge demo`: a simulated deployment, kvgauge in front of it, gentle load, and a line that shows
+//! how full the pools are.
+
+use super::serve::Server;
+use crate::config::{Admin, Settings, Source, Target};
+use crate::kv::{Role, RoleState, Unknown};
+use crate::net;
+use crate::sim::{Deployment, DeploymentConfig, Load, LoadStats};
+use anyhow::Context as _;
+use std::fmt::Write as _;
+use std::io::{self, IsTerminal, Write};
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tokio::runtime::Builder;
+use tokio::time::sleep;
+
+/// For calls of a person's that still run when the demo ends.
+const LEAVE: Duration = Duration::from_secs(2);
+
+/// The model that the demo pretends to serve.
+pub const MODEL: &str = "demo/llama-70b";
+
+/// Arguments of `kvgauge demo`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
+pub struct DemoArgs {
+    /// Where clients connect [default: 127.0.0.1:30080, or a free port where that is taken]
+    #[arg(long, value_name = "ADDR")]
+    pub listen: Option<SocketAddr>,
+    /// Where operators connect [default: 127.0.0.1:30090, or a free port where that is taken]
+    #[arg(long, value_name = "ADDR")]
+    pub admin: Option<SocketAddr>,
+    /// The same seed gives the same requests.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+}
+
+/// Runs the demo until it is told to end.
+#[must_use]
+pub fn run(args: &DemoArgs) -> ExitCode {
+    // The screen is the demo's; what matters of the diagnostics is in the line it draws.
+    match demo(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn demo(args: &DemoArgs) -> anyhow::Result<()> {
+    let deployment = Deployment::start(deployment(MODEL, args.seed))
+        .context("The simulated deployment can't be started")?;
+    let server = Server::start(settings(args, &deployment), io::sink())?;
+    let load = Load {
+        seed: args.seed,
+        ..Load::new(MODEL)
+    };
+    let stats = deployment.load(server.listen, load);
+    let runtime = Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("There is no runtime for the demo")?;
+    let mut out = io::stdout();
+    let drawn = write!(out, "{}", where_to_look(&server, &deployment)).and_then(|()| out.flush());
+    if drawn.is_ok() {
+        runtime.block_on(async {
+            tokio::select! {
+                ended = told_to_end() => ended,
+                // Whoever read it has gone: nothing to say, nothing to complain about.
+                _ = draw(&server, &stats, &mut out) => Ok(()),
+            }
+        })?;
+    }
+    if out.is_terminal() {
+        let _ = writeln!(out);
+    }
+    // The load ends before kvgauge, so that there is nothing left to drain.
+    drop(deployment);
+    runtime.block_on(server.leave(sleep(LEAVE)));
+    server.end()
+}
+
+/// kvgauge's own defaults, but for the addresses.
+fn settings(args: &DemoArgs, deployment: &Deployment) -> Settings {
+    let target = |addr: SocketAddr, path: &str| Target {
+        host: addr.ip().to_string().into(),
+        port: addr.port(),
+        path: path.into(),
+    };
+    let source = |name: &str, addr, role| Source {
+        name: name.into(),
+        url: target(addr, "/metrics"),
+        role,
+        interval: None,
+    };
+    let defaults = Settings::defaults();
+    Settings {
+        listen: args.listen.unwrap_or_else(|| free(defaults.listen)),
+        admin: Admin {
+            listen: args.admin.unwrap_or_else(|| free(defaults.admin.listen)),
+        },
+        upstream: target(deployment.router, "/"),
+        sources: vec![
+            source("router", deployment.router_metrics, None),
+            source("prefill", deployment.prefill, Some(Role::Prefill)),
+            source("decode", deployment.decode, Some(Role::Decode)),
+        ],
+        ..defaults
+    }
+}
+
+/// The address itself, or a free port beside it.
+fn free(addr: SocketAddr) -> SocketAddr {
+    match net::bind(addr) {
+        Ok(_) => addr,
+        Err(_) => SocketAddr::new(addr.ip(), 0),
+    }
+}
+
+/// The demo's deployment: quick enough that every scrape finds something new.
+pub(super) fn deployment(model: &str, seed: u64) -> DeploymentConfig {
+    let mut config = DeploymentConfig::new(model, seed);
+    for engine in [&mut config.prefill_engine, &mut config.decode_engine] {
+        // Forty steps between two reports: 0.8 s, less than the scrape interval.
+        engine.decode_step = Duration::from_millis(20);
+        engine.stream_interval = 4;
+    }
+    config
+}
+
+/// Waits for an interrupt or a termination signal.
+pub(super) async fn told_to_end() -> anyhow::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut terminate = signal(SignalKind::terminate()).context("can't wait for signals")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("can't wait for signals")?;
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    Ok(())
+}
+
+fn where_to_look(server: &Server, deployment: &Deployment) -> String {
+    let (listen, admin) = (server.listen, server.admin);
+    let Deployment {
+        router,
+        router_metrics,
+        prefill,
+        decode,
+        ..
+    } = deployment;
+    format!(
+        "A simulated SGLang deployment with kvgauge in front of it, under load. Ctrl-C ends it.\n\
+         \n  A chat call; look at X-KV-Usage and X-KV-Pools, and call again a second later:\n    \
+         curl -i http://{listen}/v1/chat/completions -H 'content-type: application/json' \
+         -d '{{\"model\":\"{MODEL}\",\"messages\":[{{\"role\":\"user\",\"content\":\"Hello\"}}],\"max_tokens\":16}}'\n\
+         \n  Router, engines and kvgauge as one Prometheus target:\n    curl http://{admin}/metrics\n\
+         \n  The KV state as JSON:\n    curl http://{admin}/kv\n\
+         \n  Behind it: router http://{router} (metrics http://{router_metrics}/metrics), \
+         prefill http://{prefill}, decode http://{decode}\n\n"
+    )
+}
+
+/// Draws the line once a second; every five seconds, one below the other, where it is no terminal.
+async fn draw(
+    server: &Server,
+    stats: &LoadStats,
+    out: &mut (impl Write + IsTerminal),
+) -> io::Result<()> {
+    let terminal = out.is_terminal();
+    let mut ticks = tokio::time::interval(Duration::from_secs(if terminal { 1 } else { 5 }));
+    loop {
+        ticks.tick().await;
+        let clients = stats.active.load(Ordering::Relaxed);
+        let line = live_line(&server.observe(), clients);
+        if terminal {
+            write!(out, "\r\x1b[2K{line}")?;
+        } else {
+            writeln!(out, "{line}")?;
+        }
+        out.flush()?;
+    }
+}
+
+/// `decode 34.12% [#######.............]   880,768 / 2,581,504 tokens | running 14 queued 0 | …`
+fn live_line(states: &[RoleState], clients: u64) -> String {
+    let of = |role: Role| states.iter().find(|state| state.role == role);
+    let usage = |state: Option<&RoleState>| state.map_or(Err(Unknown::NotRead), |s| s.usage);
+    let mut line = String::from("decode ");
+    let decode = of(Role::Decode);
+    match usage(decode) {
+        Ok(usage) => {
+            // 0 to 20.
+            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+            let bar = (usage * 20.0).round() as usize;
+            let _ = write!(
+                line,
+                "{:5.2}% [{:.<20}] {:>9} / {} tokens | running {} queued {}",
+                usage * 100.0,
+                "#".repeat(bar.min(20)),
+                number(decode.and_then(|s| s.used)),
+                number(decode.and_then(|s| s.capacity)),
+                number(decode.and_then(|s| s.running)),
+                number(decode.and_then(|s| s.queued)),
+            );
+        }
+        Err(why) => {
+            let _ = write!(line, "unknown ({why})");
+        }
+    }
+    match usage(of(Role::Prefill)) {
+        Ok(usage) => {
+            let _ = write!(line, " | prefill {:.2}%", usage * 100.0);
+        }
+        Err(why) => {
+            let _ = write!(line, " | prefill unknown ({why})");
+        }
+    }
+    let _ = write!(line, " | clients {clients}");
+    line
+}
+
+/// With thousands separated; `?` for what is not known.
+fn number(value: Option<u64>) -> String {
+    let Some(value) = value else {
+        return "?".to_owned();
+    };
+    let digits = value.to_string();
+    let mut out = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_says_unknown_in_words_and_numbers_with_thousands() {
+        let mut decode = RoleState::unknown(Role::Decode, None, Unknown::Absent);
+        let line = live_line(std::slice::from_ref(&decode), 3);
+        assert_eq!(
+            line,
+            "decode unknown (absent) | prefill unknown (not_read) | clients 3"
+        );
+        decode.usage = Ok(0.5);
+        decode.used = Some(1_290_752);
+        decode.capacity = Some(2_581_504);
+        let line = live_line(&[decode], 3);
+        assert!(line.contains("50.00% [##########..........]"), "{line}");
+        assert!(line.contains("1,290,752 / 2,581,504 tokens"), "{line}");
+        assert!(line.contains("running ? queued ?"), "{line}");
+    }
+}

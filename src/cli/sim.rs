@@ -1,0 +1,112 @@
+//! `kvgauge sim` (hidden): simulated servers in a process of their own, for tests with real routers
+//! and for trying `kvgauge serve` without a GPU.
+
+use crate::kv::Role;
+use crate::sim::{Deployment, DeploymentConfig, EngineConfig, Load, Worker};
+use anyhow::Context as _;
+use std::net::SocketAddr;
+use std::process::ExitCode;
+
+/// What to simulate. Without any address: a whole deployment, router included, on the ports that
+/// `kvgauge serve` expects.
+#[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
+pub struct SimArgs {
+    /// The model's name.
+    #[arg(long, default_value = super::demo::MODEL)]
+    pub model: String,
+    /// A prefill server at this address; may be repeated.
+    #[arg(long, value_name = "ADDR")]
+    pub prefill: Vec<SocketAddr>,
+    /// A decode server at this address; may be repeated.
+    #[arg(long, value_name = "ADDR")]
+    pub decode: Vec<SocketAddr>,
+    /// A server that does both at this address; may be repeated.
+    #[arg(long, value_name = "ADDR")]
+    pub unified: Vec<SocketAddr>,
+    /// With a whole deployment: take any free ports instead.
+    #[arg(long, conflicts_with_all = ["prefill", "decode", "unified"])]
+    pub free_ports: bool,
+    /// With a whole deployment: put the demo's load on this address.
+    #[arg(long, value_name = "ADDR", conflicts_with_all = ["prefill", "decode", "unified"])]
+    pub load: Option<SocketAddr>,
+    /// Tokens that each pool can hold.
+    #[arg(long, default_value_t = 2_581_504)]
+    pub capacity: u64,
+    /// The same seed and requests give the same run.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+}
+
+/// Runs `kvgauge sim`.
+#[must_use]
+pub fn run(args: &SimArgs) -> ExitCode {
+    match sim(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs until it is told to end. Prints a line `NAME http://ADDR` for every server once all of them
+/// answer.
+///
+/// # Errors
+/// When an address can't be bound.
+fn sim(args: &SimArgs) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("can't start a runtime")?;
+    if args.prefill.is_empty() && args.decode.is_empty() && args.unified.is_empty() {
+        let deployment = Deployment::start(deployment(args))?;
+        for (name, addr) in [
+            ("router", deployment.router),
+            ("router-metrics", deployment.router_metrics),
+            ("prefill", deployment.prefill),
+            ("decode", deployment.decode),
+        ] {
+            println!("{name} http://{addr}");
+        }
+        if let Some(target) = args.load {
+            deployment.load(target, Load::new(&args.model));
+        }
+        return runtime.block_on(super::demo::told_to_end());
+    }
+    runtime.block_on(async {
+        let mut workers: Vec<Worker> = Vec::new();
+        for (role, addresses) in [
+            (Role::Prefill, &args.prefill),
+            (Role::Decode, &args.decode),
+            (Role::Unified, &args.unified),
+        ] {
+            for addr in addresses {
+                let config = EngineConfig {
+                    capacity: args.capacity,
+                    seed: args.seed.wrapping_add(workers.len() as u64),
+                    // Nobody to hand over to or from: make the transfers up.
+                    alone: args.prefill.is_empty() || args.decode.is_empty(),
+                    ..EngineConfig::new(role, &args.model)
+                };
+                workers.push(Worker::start(*addr, config).await?);
+            }
+        }
+        Worker::pair_all(&workers);
+        for worker in &workers {
+            println!("{} http://{}", worker.runner.config().role, worker.addr);
+        }
+        super::demo::told_to_end().await
+    })
+}
+
+fn deployment(args: &SimArgs) -> DeploymentConfig {
+    let mut config = super::demo::deployment(&args.model, args.seed);
+    config.prefill_engine.capacity = args.capacity;
+    config.decode_engine.capacity = args.capacity;
+    if args.free_ports {
+        config
+    } else {
+        config.on_default_ports()
+    }
+}
