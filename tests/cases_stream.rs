@@ -370,3 +370,52 @@ fn b29_500_clients_that_leave_keep_no_connection_open() {
         .count();
     assert_eq!(gone, 500);
 }
+
+/// What takes minutes: `tests/run --full`.
+mod full {
+    use super::*;
+    use support::client::post;
+    use support::upstream::OK;
+
+    #[test]
+    #[ignore = "takes 12 minutes: tests/run --full"]
+    fn b31_twelve_minutes_of_silence_end_no_stream() {
+        let upstream = Upstream::case("b31.steps.json");
+        let mut kvgauge = start(&upstream);
+        let mut client = Client::connect(kvgauge.listen);
+        client.patience(Duration::from_secs(780));
+        ask(&mut client, "b31", "{\"stream\":true}");
+        let answer = client.response("POST");
+        let body = steps::body(&steps::of_case("b31.steps.json"));
+        assert_eq!((answer.body, answer.end), (body, End::Complete));
+        let lines = kvgauge.lines_to_the_end();
+        assert_eq!(lines[0]["outcome"], "complete", "{}", lines[0]);
+    }
+
+    #[test]
+    #[ignore = "takes 2 minutes: tests/run --full"]
+    fn b30_a_server_that_closes_idle_connections_fails_no_request() {
+        let upstream = Upstream::new(|connection| {
+            connection.request_within(Duration::from_secs(5))?;
+            connection.send(OK)?;
+            Ok(Next::Again)
+        });
+        let kvgauge = start(&upstream);
+        let mut asked = 0;
+        for n in 0..24 {
+            // Single ones and bursts, around the time at which the server closes.
+            let burst = if n % 4 == 0 { 20 } else { 1 };
+            std::thread::scope(|scope| {
+                for _ in 0..burst {
+                    scope.spawn(|| {
+                        let answer = support::fetch(kvgauge.listen, post(CHAT, "", "{}"));
+                        assert_eq!(answer.status(), 200, "{}", answer.text());
+                    });
+                }
+            });
+            asked += burst;
+            support::pause(Duration::from_millis(4980 + n % 5 * 10));
+        }
+        assert_eq!(upstream.requests().len(), asked, "each request once");
+    }
+}

@@ -12,8 +12,9 @@ mod support;
 
 use std::time::Duration;
 use support::page::Behaviour;
+use support::tap::{Exchange, Tap};
 use support::upstream::{By, OK, STREAM};
-use support::{Client, End, Next, Page, Samples, Upstream, fetch, get, steps};
+use support::{Client, End, Next, Page, Samples, Upstream, fetch, get, same, steps};
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: u\r\n\r\n";
 
@@ -145,6 +146,64 @@ fn a_page_changes_while_it_is_read() {
     let mut client = Client::connect(page.address());
     assert_eq!(client.send(GET).some(), Err(End::Reset));
     assert_eq!(page.asked(), 5);
+}
+
+#[test]
+fn a_tap_records_what_passes_and_changes_nothing() {
+    let upstream = Upstream::new(|connection| {
+        let request = connection.request()?;
+        match request.head.target() {
+            "/cut" => steps::play(&steps::of_case("b28.steps.json")[1..], connection),
+            _ => connection.send(OK).map(|()| Next::Again),
+        }
+    });
+    let tap = Tap::new(upstream.address());
+    let mut client = Client::connect(tap.address());
+    let ask =
+        |target| format!("GET {target} HTTP/1.1\r\nHost: u\r\nx-request-id: {target}\r\n\r\n");
+    assert_eq!(client.send(ask("/plain")).response("GET").body, b"{}");
+    let cut = fetch(tap.address(), ask("/cut"));
+    assert_eq!(cut.end, End::Cut);
+    let recorded = tap.of_id("/cut");
+    assert_eq!((recorded.end, &recorded.body), (End::Cut, &cut.body));
+    let recorded = tap.of_id("/plain");
+    assert_eq!(
+        (recorded.end, recorded.body.as_slice()),
+        (End::Complete, b"{}".as_slice())
+    );
+    same::check("with itself", &tap_with_pools(&recorded), &recorded);
+}
+
+/// As if kvgauge had been there.
+fn tap_with_pools(recorded: &Exchange) -> Exchange {
+    let with = |head: &support::Head, field: &str| {
+        let text = head
+            .text()
+            .replacen("\r\n\r\n", &format!("\r\n{field}\r\n\r\n"), 1);
+        support::Head::parse(text.as_bytes())
+    };
+    Exchange {
+        request: recorded.request.clone(),
+        request_body: recorded.request_body.clone(),
+        answer: with(&with(&recorded.answer, "x-kv-pools: a"), "x-request-id: 1"),
+        body: recorded.body.clone(),
+        end: recorded.end,
+    }
+}
+
+#[test]
+#[should_panic(expected = "answer fields")]
+fn a_field_that_is_not_documented_is_found() {
+    let upstream = Upstream::ok();
+    let tap = Tap::new(upstream.address());
+    fetch(tap.address(), GET);
+    let recorded = tap.exchange("it", |_| true);
+    let mut changed = tap_with_pools(&recorded);
+    changed
+        .answer
+        .fields
+        .push(("via".to_owned(), b"kvgauge".to_vec()));
+    same::check("changed", &changed, &recorded);
 }
 
 #[test]

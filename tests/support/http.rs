@@ -181,9 +181,9 @@ impl Response {
     }
 }
 
-/// A socket with a buffer for reading messages.
-pub(crate) struct Wire {
-    pub(crate) stream: TcpStream,
+/// A socket, or bytes that came from one, with a buffer for reading messages.
+pub(crate) struct Wire<R = TcpStream> {
+    pub(crate) stream: R,
     buffer: Vec<u8>,
 }
 
@@ -196,6 +196,24 @@ impl Wire {
         }
     }
 
+    /// Makes the coming close a RST.
+    pub(crate) fn reset_on_close(&self) {
+        let socket = socket2::SockRef::from(&self.stream);
+        socket.set_linger(Some(std::time::Duration::ZERO)).unwrap();
+    }
+}
+
+impl<'a> Wire<&'a [u8]> {
+    /// Reads recorded bytes again; they end like a connection that was closed.
+    pub(crate) fn recorded(bytes: &'a [u8]) -> Self {
+        Self {
+            stream: bytes,
+            buffer: Vec::new(),
+        }
+    }
+}
+
+impl<R: Read> Wire<R> {
     /// What has been read but not used.
     pub(crate) fn left(&self) -> &[u8] {
         &self.buffer
@@ -347,11 +365,5 @@ impl Wire {
                 Err(error) => return (bytes, error.into()),
             }
         }
-    }
-
-    /// Makes the coming close a RST.
-    pub(crate) fn reset_on_close(&self) {
-        let socket = socket2::SockRef::from(&self.stream);
-        socket.set_linger(Some(std::time::Duration::ZERO)).unwrap();
     }
 }

@@ -14,9 +14,13 @@ pub(crate) mod kvgauge;
 pub(crate) mod lines;
 pub(crate) mod page;
 pub(crate) mod pools;
+pub(crate) mod program;
+pub(crate) mod router;
+pub(crate) mod same;
 pub(crate) mod samples;
 pub(crate) mod steps;
 pub(crate) mod strict;
+pub(crate) mod tap;
 pub(crate) mod upstream;
 pub(crate) mod wait;
 

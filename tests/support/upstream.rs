@@ -108,6 +108,15 @@ impl Connection {
         }
     }
 
+    /// The same, unless none has begun to come in this time: that is an error, as the end of a
+    /// connection is.
+    pub(crate) fn request_within(&mut self, time: Duration) -> io::Result<Request> {
+        self.wire.stream.set_read_timeout(Some(time))?;
+        let request = self.request();
+        self.wire.stream.set_read_timeout(None)?;
+        request
+    }
+
     /// Reads and records a request's head alone.
     pub(crate) fn request_head(&mut self) -> io::Result<Head> {
         let head = self.wire.head()?;

@@ -1,0 +1,117 @@
+//! Other people's programs: `sglang-router`, Prometheus, Python with the `openai` client. They are
+//! there when `tests/run` has installed them.
+
+use super::client::Client;
+use super::lines::Lines;
+use super::wait::{pause, within};
+use std::ffi::OsStr;
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// How long a program may take to start, on a busy machine.
+const START: Duration = Duration::from_secs(60);
+
+/// A running program; killed when dropped.
+pub(crate) struct Program {
+    name: &'static str,
+    child: Child,
+    output: Lines,
+}
+
+impl Program {
+    pub(crate) fn start(name: &'static str, command: &mut Command) -> Self {
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap_or_else(|error| panic!("starting {name}: {error}; tests/run installs it"));
+        let output = Lines::of(child.stdout.take().unwrap());
+        // Both are for messages of failures only; the other one is read so that it never fills.
+        let errors = Lines::of(child.stderr.take().unwrap());
+        drop(errors);
+        Self {
+            name,
+            child,
+            output,
+        }
+    }
+
+    /// Waits until a GET of this path is answered with 200.
+    pub(crate) fn until_ready(&mut self, address: SocketAddr, path: &str) {
+        let what = format!("{} is ready", self.name);
+        within(START, &what, || {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                panic!("{} ended with {status}: {}", self.name, self.output.text());
+            }
+            pause(Duration::from_millis(50));
+            let mut client = Client::try_connect(address).ok()?;
+            let request =
+                format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+            client.try_send(request).ok()?;
+            let answer = client.try_response("GET").ok()?;
+            (answer.status() == 200).then_some(())
+        });
+    }
+
+    pub(crate) fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        self.kill();
+        if std::thread::panicking() {
+            eprintln!(
+                "--- the output of {}\n{}\n---",
+                self.name,
+                self.output.text()
+            );
+        }
+    }
+}
+
+/// A port that was free a moment ago.
+pub(crate) fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+/// Python with the packages of `tests/py/requirements.txt`.
+pub(crate) fn python() -> PathBuf {
+    std::env::var_os("KVGAUGE_PYTHON").map_or_else(
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join(".venv/bin/python"),
+        PathBuf::from,
+    )
+}
+
+/// Runs a script of `tests/py` to its end; its output. Panics where it fails.
+pub(crate) fn script<I, S>(name: &str, arguments: I) -> String
+where
+    I: IntoIterator<Item = S>,
+    S: AsRef<OsStr>,
+{
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/py")
+        .join(name);
+    let output = Command::new(python())
+        .arg(path)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap_or_else(|error| panic!("starting Python: {error}; tests/run installs it"));
+    let (text, errors) = (
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+    );
+    assert!(
+        output.status.success(),
+        "{name}: {}\n{text}\n{errors}",
+        output.status
+    );
+    text.into_owned()
+}
