@@ -5,17 +5,30 @@
 //! log line per request, and onto one Prometheus target. `docs/design.md` is the contract and the
 //! map of the rooms; `tests/arrows.rs` holds which room may use which.
 
-pub mod admin;
-pub mod cli;
-pub mod config;
-pub mod engine;
+// The public API. What is hidden is for the binary, the tests and the benches, and may change.
 pub mod exposition;
 pub mod kv;
-pub mod net;
-pub mod proxy;
-pub mod publish;
 pub mod scrape;
+
+#[doc(hidden)]
+pub mod admin;
+#[doc(hidden)]
+pub mod cli;
+#[doc(hidden)]
+pub mod config;
+#[doc(hidden)]
+pub mod engine;
+#[doc(hidden)]
+pub mod net;
+#[doc(hidden)]
+pub mod proxy;
+#[doc(hidden)]
+pub mod publish;
+#[doc(hidden)]
 pub mod sim;
+#[doc(hidden)]
 pub mod telemetry;
 
 pub use cli::run;
+pub use proxy::{Stamp, StampLayer, StampNames};
+pub use publish::Stamps;

@@ -115,11 +115,11 @@ impl Server {
         let (phase, phases) = watch::channel(Phase::Serving);
         let snapshot = kv::Handle::default();
         let changed = Arc::new(Notify::new());
-        let scraper = Scraper::new(
-            Arc::clone(&settings),
-            snapshot.clone(),
-            Arc::clone(&changed),
-        );
+        let scraper = {
+            let changed = Arc::clone(&changed);
+            let on_read = move || changed.notify_one();
+            Scraper::new(Arc::clone(&settings), snapshot.clone(), on_read)
+        };
         let max_age = settings.scrape.max_age;
         let headline = settings.headers.headline;
         let nothing_yet = engine::observe(&snapshot.load(), Instant::now(), max_age);

@@ -1,7 +1,7 @@
 //! The newest readings of all sources, immutable and swapped as a whole.
 
 use super::{Reading, Role};
-use arc_swap::{ArcSwap, Guard};
+use arc_swap::ArcSwap;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -116,8 +116,8 @@ pub struct Handle(Arc<ArcSwap<Snapshot>>);
 impl Handle {
     /// The current snapshot.
     #[must_use]
-    pub fn load(&self) -> Guard<Arc<Snapshot>> {
-        self.0.load()
+    pub fn load(&self) -> Arc<Snapshot> {
+        self.0.load_full()
     }
 
     /// Puts a new snapshot in place.

@@ -3,7 +3,7 @@
 use super::client::Client;
 use super::connection;
 use super::stack::StackParts;
-use super::worker::{Load, Phase, Worker};
+use super::worker::{Counted, Load, Phase, Worker};
 use crate::config::Settings;
 use crate::net;
 use crate::publish::Stamps;
@@ -56,11 +56,14 @@ pub struct Running {
     loads: Arc<[Arc<Load>]>,
 }
 
-struct Accepted {
-    stream: std::net::TcpStream,
+/// A socket, and its place among the connections: dropped with the connection, however that ends.
+struct Accepted<S> {
+    stream: S,
     peer: SocketAddr,
-    place: OwnedSemaphorePermit,
+    place: Place,
 }
+
+type Place = (Counted, OwnedSemaphorePermit);
 
 // === impl Plane ===
 
@@ -161,7 +164,7 @@ impl Running {
 
 enum Source {
     Listener(TcpListener, Acceptor),
-    Inbox(mpsc::Receiver<Accepted>),
+    Inbox(mpsc::Receiver<Accepted<std::net::TcpStream>>),
 }
 
 type Connections = Rc<RefCell<Vec<Weak<Client>>>>;
@@ -181,16 +184,19 @@ fn work(
         let parts = Rc::new(StackParts::new(Rc::clone(&worker)));
         let open = {
             let connections = Rc::clone(&connections);
-            move |stream: TcpStream, peer, place: OwnedSemaphorePermit| {
-                net::prepare(&stream);
-                let load = Arc::clone(&parts.worker().load);
+            move |accepted: Accepted<TcpStream>| {
+                net::prepare(&accepted.stream);
                 let (parts, connections) = (Rc::clone(&parts), Rc::clone(&connections));
                 tokio::task::spawn_local(async move {
+                    let Accepted {
+                        stream,
+                        peer,
+                        place,
+                    } = accepted;
                     connection::serve(stream, peer, parts, |client| {
                         connections.borrow_mut().push(Rc::downgrade(client));
                     })
                     .await;
-                    load.connection_closed();
                     drop(place);
                 });
             }
@@ -198,13 +204,16 @@ fn work(
         match source {
             Source::Listener(listener, acceptor) => {
                 let load = Arc::clone(&worker.load);
-                let give = async |(stream, peer, place)| {
-                    load.connection_opened();
-                    open(stream, peer, place);
+                let give = async |stream, peer, permit| {
+                    open(Accepted {
+                        stream,
+                        peer,
+                        place: (Counted::new(&load), permit),
+                    });
                 };
                 acceptor.run(listener, give).await?;
             }
-            Source::Inbox(inbox) => receive(inbox, phase.clone(), &worker.load, &open).await,
+            Source::Inbox(inbox) => receive(inbox, phase.clone(), &open).await,
         }
         drop(open);
         leave(&worker, &connections, phase).await;
@@ -216,10 +225,9 @@ fn work(
 
 /// Takes sockets from the acceptor until the drain begins.
 async fn receive(
-    mut inbox: mpsc::Receiver<Accepted>,
+    mut inbox: mpsc::Receiver<Accepted<std::net::TcpStream>>,
     mut phase: watch::Receiver<Phase>,
-    load: &Load,
-    open: &impl Fn(TcpStream, SocketAddr, OwnedSemaphorePermit),
+    open: &impl Fn(Accepted<TcpStream>),
 ) {
     loop {
         let accepted = tokio::select! {
@@ -230,10 +238,20 @@ async fn receive(
                 inbox.recv().await
             }
         };
-        let Some(accepted) = accepted else { return };
-        match TcpStream::from_std(accepted.stream) {
-            Ok(stream) => open(stream, accepted.peer, accepted.place),
-            Err(_) => load.connection_closed(),
+        let Some(Accepted {
+            stream,
+            peer,
+            place,
+        }) = accepted
+        else {
+            return;
+        };
+        if let Ok(stream) = TcpStream::from_std(stream) {
+            open(Accepted {
+                stream,
+                peer,
+                place,
+            });
         }
     }
 }
@@ -298,7 +316,7 @@ impl Acceptor {
     async fn run<F>(
         mut self,
         listener: TcpListener,
-        give: impl Fn((TcpStream, SocketAddr, OwnedSemaphorePermit)) -> F,
+        give: impl Fn(TcpStream, SocketAddr, OwnedSemaphorePermit) -> F,
     ) -> io::Result<()>
     where
         F: Future<Output = ()>,
@@ -312,9 +330,9 @@ impl Acceptor {
                 accepted = accept(&listener, &self.places) => accepted,
             };
             match accepted {
-                Ok(Some(accepted)) => {
+                Ok(Some((stream, peer, permit))) => {
                     back_off = ACCEPT_BACK_OFF.0;
-                    give(accepted).await;
+                    give(stream, peer, permit).await;
                 }
                 Ok(None) => return Ok(()),
                 Err(error) => {
@@ -347,10 +365,10 @@ fn hand_out(
     listener: TcpListener,
     acceptor: Acceptor,
     loads: &[Arc<Load>],
-    inboxes: &[mpsc::Sender<Accepted>],
+    inboxes: &[mpsc::Sender<Accepted<std::net::TcpStream>>],
 ) -> io::Result<()> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(acceptor.run(listener, async |(stream, peer, place)| {
+    runtime.block_on(acceptor.run(listener, async |stream, peer, permit| {
         let Ok(stream) = stream.into_std() else {
             return;
         };
@@ -360,15 +378,13 @@ fn hand_out(
             .min_by_key(|(load, _)| (load.requests(), load.connections()));
         if let Some((load, inbox)) = quietest {
             // Counted here, so that a burst does not all go to one worker.
-            load.connection_opened();
+            let place = (Counted::new(load), permit);
             let accepted = Accepted {
                 stream,
                 peer,
                 place,
             };
-            if inbox.send(accepted).await.is_err() {
-                load.connection_closed();
-            }
+            let _ = inbox.send(accepted).await;
         }
     }))
 }

@@ -98,6 +98,25 @@ impl Worker {
     }
 }
 
+/// A connection that is counted in its worker's load until this is dropped.
+#[derive(Debug)]
+pub struct Counted(Arc<Load>);
+
+impl Counted {
+    /// Counts one more.
+    #[must_use]
+    pub fn new(load: &Arc<Load>) -> Counted {
+        load.connections.fetch_add(1, Ordering::Relaxed);
+        Counted(Arc::clone(load))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 impl Load {
     /// Requests whose last byte has not left.
     #[must_use]
@@ -117,13 +136,5 @@ impl Load {
 
     pub(super) fn request_ended(&self) {
         self.requests.fetch_sub(1, Ordering::Relaxed);
-    }
-
-    pub(super) fn connection_opened(&self) {
-        self.connections.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(super) fn connection_closed(&self) {
-        self.connections.fetch_sub(1, Ordering::Relaxed);
     }
 }

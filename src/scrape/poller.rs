@@ -9,7 +9,6 @@ use crate::kv::{Failure, FailureReason, Handle, Reading, Snapshot, SourceState};
 use arc_swap::ArcSwapOption;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::Notify;
 use tokio::time::sleep;
 
 /// Families at most on one page.
@@ -20,7 +19,7 @@ pub struct Scraper {
     settings: Arc<Settings>,
     snapshot: Handle,
     pages: Pages,
-    changed: Arc<Notify>,
+    on_read: Box<dyn Fn() + Send + Sync>,
 }
 
 /// The newest page of each source, ready for merging, in the order of the settings.
@@ -60,9 +59,14 @@ impl Pages {
 // === impl Scraper ===
 
 impl Scraper {
-    /// Puts every source into the snapshot, as not read yet. `changed` is told after each read.
+    /// Puts every source into the snapshot, as not read yet. `on_read` is called after each read,
+    /// when its result is in the snapshot.
     #[must_use]
-    pub fn new(settings: Arc<Settings>, snapshot: Handle, changed: Arc<Notify>) -> Scraper {
+    pub fn new(
+        settings: Arc<Settings>,
+        snapshot: Handle,
+        on_read: impl Fn() + Send + Sync + 'static,
+    ) -> Scraper {
         snapshot.store(Snapshot {
             sources: settings
                 .sources
@@ -74,7 +78,7 @@ impl Scraper {
             pages: Pages::new(settings.sources.len()),
             settings,
             snapshot,
-            changed,
+            on_read: Box::new(on_read),
         }
     }
 
@@ -84,7 +88,8 @@ impl Scraper {
         self.pages.clone()
     }
 
-    /// Starts a task for each source on this thread.
+    /// Starts a task for each source on this thread: call it within a tokio `LocalRuntime` or
+    /// `LocalSet`.
     pub fn spawn(self) {
         let shared = Arc::new(self);
         for (index, source) in shared.settings.sources.iter().enumerate() {
@@ -152,7 +157,7 @@ impl Poller {
             shared
                 .snapshot
                 .update(self.index, &Arc::new(self.state.clone()));
-            shared.changed.notify_one();
+            (shared.on_read)();
             let pause = self.interval().saturating_sub(asked.elapsed());
             sleep(pause.max(Duration::from_millis(1))).await;
         }
