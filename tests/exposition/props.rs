@@ -120,7 +120,7 @@ type Seen = (String, Vec<(String, String)>, String);
 
 fn seen(text: &str) -> Vec<Seen> {
     let page = Page::read(text.as_bytes(), &LIMITS);
-    let samples = page.iter().flat_map(|p| p.all_samples());
+    let samples = page.iter().flat_map(Page::all_samples);
     samples
         .map(|s| {
             let labels = s
