@@ -3,6 +3,8 @@
 //!
 //! `cargo bench --bench exposition`
 
+#![allow(clippy::unwrap_used, clippy::panic)]
+
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use kvgauge::exposition::{Limits, Page, Prepared, merge};
 use std::hint::black_box;

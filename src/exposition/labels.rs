@@ -1,6 +1,8 @@
 //! A sample's labels: slicing a label block, and undoing escapes.
 
-use super::scan::{label_name_end, skip_blanks, string_end};
+use super::page::Row;
+use super::plain::Span;
+use super::scan::{equals_sign, label_name_end, quote_or_backslash, skip_blanks, string_end};
 use std::borrow::Cow;
 
 /// One item of a label block, not unescaped.
@@ -17,8 +19,20 @@ pub(super) struct RawLabel<'t> {
     pub(super) name: &'t str,
     /// Between the quotes, escapes as written.
     pub(super) value: &'t str,
-    /// From name to closing quote.
-    pub(super) whole: &'t str,
+    /// There is a backslash in the value.
+    pub(super) escaped: bool,
+}
+
+impl<'t> RawLabel<'t> {
+    /// The value with its escapes undone.
+    #[inline]
+    pub(super) fn text(&self) -> Cow<'t, str> {
+        if self.escaped {
+            unescape(self.value)
+        } else {
+            Cow::Borrowed(self.value)
+        }
+    }
 }
 
 /// Reads one item at `at`, which is no blank. Gives the item and the position after it.
@@ -48,8 +62,13 @@ pub(super) fn item(text: &str, at: usize) -> Option<(Item<'_>, usize)> {
         return None;
     }
     let end = string_end(b, quote + 1)?;
-    let (value, whole) = (&text[quote + 1..end], &text[at..=end]);
-    Some((Item::Label(RawLabel { name, value, whole }), end + 1))
+    let value = &text[quote + 1..end];
+    let label = RawLabel {
+        name,
+        value,
+        escaped: value.contains('\\'),
+    };
+    Some((Item::Label(label), end + 1))
 }
 
 /// Slices the labels of a block that was checked when the page was read.
@@ -73,14 +92,20 @@ impl<'t> RawLabels<'t> {
     #[inline]
     fn next_plain(&mut self) -> Option<RawLabel<'t>> {
         let (b, start) = (self.block.as_bytes(), self.at);
-        let equals = label_name_end(b, start);
+        let equals = equals_sign(b, start);
         let value = equals + 2;
-        let end = string_end(b, value)?;
+        let first = quote_or_backslash(b, value)?;
+        let escaped = b[first] == b'\\';
+        let end = if escaped {
+            string_end(b, first)?
+        } else {
+            first
+        };
         self.at = end + 2;
         Some(RawLabel {
             name: self.block.get(start..equals)?,
             value: self.block.get(value..end)?,
-            whole: self.block.get(start..=end)?,
+            escaped,
         })
     }
 
@@ -113,16 +138,60 @@ impl<'t> Iterator for RawLabels<'t> {
     }
 }
 
-/// The labels of a sample, in the order of the page: name, and value with its escapes undone.
-#[derive(Clone, Copy, Debug)]
-pub struct Labels<'t>(pub(super) RawLabels<'t>);
+/// The labels of a row: sliced already when the page was read, or now.
+#[derive(Clone, Debug)]
+pub(super) struct RowLabels<'p, 't> {
+    raw: RawLabels<'t>,
+    spans: std::slice::Iter<'p, Span>,
+    sliced: bool,
+    escapes: bool,
+}
 
-impl<'t> Iterator for Labels<'t> {
+impl<'p, 't> RowLabels<'p, 't> {
+    /// `spans` says where the values are, or nothing; `escapes` that they may hold backslashes.
+    #[inline]
+    pub(super) fn new(row: &Row<'t>, spans: &'p [Span], escapes: bool) -> RowLabels<'p, 't> {
+        RowLabels {
+            raw: RawLabels::new(row.labels, row.plain),
+            sliced: !spans.is_empty(),
+            spans: spans.iter(),
+            escapes,
+        }
+    }
+}
+
+impl<'t> Iterator for RowLabels<'_, 't> {
+    type Item = RawLabel<'t>;
+
+    #[inline]
+    fn next(&mut self) -> Option<RawLabel<'t>> {
+        if !self.sliced {
+            return self.raw.next();
+        }
+        let span = self.spans.next()?;
+        let (start, end) = (usize::from(span.start), usize::from(span.end));
+        // Behind the name there are an equals sign and a quote, behind the value a quote and a comma.
+        let (block, name) = (self.raw.block, self.raw.at);
+        self.raw.at = end + 2;
+        let value = block.get(start..end)?;
+        Some(RawLabel {
+            name: block.get(name..start.checked_sub(2)?)?,
+            value,
+            escaped: self.escapes && memchr::memchr(b'\\', value.as_bytes()).is_some(),
+        })
+    }
+}
+
+/// The labels of a sample, in the order of the page: name, and value with its escapes undone.
+#[derive(Clone, Debug)]
+pub struct Labels<'p, 't>(pub(super) RowLabels<'p, 't>);
+
+impl<'t> Iterator for Labels<'_, 't> {
     type Item = (&'t str, Cow<'t, str>);
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        self.0.next().map(|l| (l.name, unescape(l.value)))
+        self.0.next().map(|l| (l.name, l.text()))
     }
 }
 

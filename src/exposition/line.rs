@@ -2,9 +2,9 @@
 
 use super::MetricType;
 use super::labels::{Item, item};
+use super::plain::{Previous, plain_block_end, plain_sample};
 use super::scan::{
-    is_metric_name, label_name_end, metric_name_end, number, overflowed, quote_or_backslash,
-    skip_blanks, string_end, token_end,
+    is_metric_name, metric_name_end, number, overflowed, skip_blanks, string_end, token_end,
 };
 
 /// Why a line was dropped.
@@ -42,8 +42,12 @@ pub const DROP_REASONS: [&str; 9] = [
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RawSample<'t> {
     pub(super) name: &'t str,
+    /// It has been seen that the name is that of the sample before.
+    pub(super) repeats: bool,
     /// Between the braces.
     pub(super) labels: &'t str,
+    /// The values of the labels are where [`Previous`] has them.
+    pub(super) sliced: bool,
     pub(super) value_text: &'t str,
     pub(super) value: f64,
     /// The label block is in canonical form: unquoted names, no blanks, no comma at the end, only the
@@ -63,118 +67,13 @@ pub(super) enum Comment<'t> {
     Nothing,
 }
 
-/// Reads a sample line. `expect` is the name of the sample before: most lines repeat it.
+/// Reads a sample line.
 #[inline]
-pub(super) fn sample<'t>(line: &'t str, expect: &str) -> Result<RawSample<'t>, Bad> {
-    match plain_sample(line, expect) {
+pub(super) fn sample<'t>(line: &'t str, previous: &mut Previous<'t>) -> Result<RawSample<'t>, Bad> {
+    match plain_sample(line, previous) {
         Some(sample) => Ok(sample),
         None => odd_sample(line),
     }
-}
-
-/// The form that nearly every line has: `name{a="b",c="d"} 1`. `None` for anything else, good or bad.
-#[inline]
-fn plain_sample<'t>(line: &'t str, expect: &str) -> Option<RawSample<'t>> {
-    let b = line.as_bytes();
-    let repeats =
-        b.starts_with(expect.as_bytes()) && matches!(b.get(expect.len()), Some(b'{' | b' '));
-    let name_end = if repeats && !expect.is_empty() {
-        expect.len()
-    } else {
-        metric_name_end(b, 0)
-    };
-    if name_end == 0 {
-        return None;
-    }
-    let (labels, after) = match b.get(name_end)? {
-        b'{' => {
-            let end = plain_block_end(b, name_end + 1)?;
-            (&line[name_end + 1..end], end + 1)
-        }
-        _ => ("", name_end),
-    };
-    if b.get(after) != Some(&b' ') {
-        return None;
-    }
-    let value_text = &line[after + 1..];
-    let (value, len) = fast_float2::parse_partial::<f64, _>(value_text).ok()?;
-    if len != value_text.len() || value.is_infinite() {
-        return None;
-    }
-    let name = &line[..name_end];
-    Some(RawSample {
-        name,
-        labels,
-        value_text,
-        value,
-        plain: true,
-        exemplar: None,
-    })
-}
-
-/// The closing brace of a label block in canonical form that begins at `at`.
-#[inline]
-fn plain_block_end(b: &[u8], mut at: usize) -> Option<usize> {
-    if b.get(at) == Some(&b'}') {
-        return Some(at);
-    }
-    let first = at;
-    let mut seen = [0u64; 4];
-    loop {
-        let start = at;
-        let end = label_name_end(b, start);
-        let name = &b[start..end];
-        // Names in double underscores are reserved, `__name__` is refused: look at them closely.
-        if end == start || name.starts_with(b"__") || b.get(end..end + 2) != Some(b"=\"") {
-            return None;
-        }
-        // A small filter: nearly always it shows at once that no label is there twice.
-        let bit = name_bit(name);
-        let word = &mut seen[usize::from(bit >> 6)];
-        if *word & (1 << (bit & 63)) != 0 && has_name(b, first, start, name) {
-            return None;
-        }
-        *word |= 1 << (bit & 63);
-        at = end + 2;
-        loop {
-            at = quote_or_backslash(b, at)?;
-            if b[at] == b'"' {
-                break;
-            }
-            if !matches!(b.get(at + 1), Some(b'\\' | b'"' | b'n')) {
-                return None;
-            }
-            at += 2;
-        }
-        match b.get(at + 1)? {
-            b',' => at += 2,
-            b'}' => return Some(at + 1),
-            _ => return None,
-        }
-    }
-}
-
-/// A byte that differs between most label names.
-#[inline]
-fn name_bit(name: &[u8]) -> u8 {
-    let (len, at) = (name.len(), |i: usize| u32::from(name[i]));
-    let mixed = at(0) | at(len / 2) << 8 | at(len - 1) << 16 | (len as u32) << 24;
-    (mixed.wrapping_mul(0x9e37_79b1) >> 24) as u8
-}
-
-/// Whether a label called `name` stands in the canonical block from `at` to `end`.
-fn has_name(b: &[u8], mut at: usize, end: usize, name: &[u8]) -> bool {
-    while at < end {
-        let equals = label_name_end(b, at);
-        if &b[at..equals] == name {
-            return true;
-        }
-        let Some(quote) = string_end(b, equals + 2) else {
-            return false;
-        };
-        at = quote + 2;
-    }
-    false
 }
 
 /// Everything a sample line may hold.
@@ -215,7 +114,9 @@ fn odd_sample(line: &str) -> Result<RawSample<'_>, Bad> {
     let exemplar = after_value(line, value_end)?;
     Ok(RawSample {
         name,
+        repeats: false,
         labels,
+        sliced: false,
         value_text,
         value,
         plain,

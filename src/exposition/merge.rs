@@ -4,6 +4,7 @@ use super::MetricType;
 use super::kind::{Suffix, fits_in_text};
 use super::labels::RawLabels;
 use super::line::{RawSample, sample};
+use super::plain::Previous;
 use super::prepared::{Block, Prepared};
 use super::scan::number;
 use super::series::{hash, label_hash, same_labels, series_hash};
@@ -292,8 +293,9 @@ impl<'p> Merge<'p> {
     ) -> (u64, u64) {
         let (mut misfits, mut duplicates) = (0, 0);
         let (family, kind) = (self.name(group), self.groups[group].kind);
+        let mut previous = Previous::default();
         for line in entry.block.lines(entry.from).lines() {
-            let Ok(sample) = sample(line, "") else {
+            let Ok(sample) = sample(line, &mut previous) else {
                 continue;
             };
             if !fits(&sample, family, kind) {
@@ -316,7 +318,7 @@ struct Seen<'p>(HashTable<(u64, &'p str, &'p str)>);
 impl<'p> Seen<'p> {
     /// `false` if it is there already.
     fn insert(&mut self, sample: &RawSample<'p>) -> bool {
-        let labels = RawLabels::new(sample.labels, true).map(|l| label_hash(l.whole, l.value));
+        let labels = RawLabels::new(sample.labels, true).map(|l| label_hash(&l));
         let labels = labels.fold(0, u64::wrapping_add);
         let hash = series_hash(hash(sample.name.as_bytes()), labels);
         let same = |(h, name, labels): &(u64, &str, &str)| {

@@ -34,6 +34,7 @@ mod line;
 mod merge;
 mod names;
 mod page;
+mod plain;
 mod prepared;
 mod reader;
 mod scan;

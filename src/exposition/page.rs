@@ -1,8 +1,9 @@
 //! A page, read: rows that borrow from its text.
 
 use super::MetricType;
-use super::labels::{Labels, RawLabels, unescape};
+use super::labels::{Labels, RowLabels};
 use super::names::Names;
+use super::plain::Span;
 use super::reader::read;
 use std::borrow::Cow;
 
@@ -70,6 +71,10 @@ pub struct Page<'t> {
     pub(super) rows: Vec<Row<'t>>,
     pub(super) names: Names<'t>,
     pub(super) families: Vec<Family<'t>>,
+    /// Where the label values of rows are.
+    pub(super) spans: Vec<Span>,
+    /// There is a backslash on the page, so there may be escapes.
+    pub(super) escapes: bool,
     /// Indices of `rows`, family by family.
     pub(super) order: Vec<u32>,
     /// Row and exemplar, in order.
@@ -98,6 +103,10 @@ pub(super) struct Row<'t> {
     pub(super) value: f64,
     /// Index in `Names`.
     pub(super) name: u32,
+    /// The first of its label values in `Page::spans`; of many rows it is the same.
+    pub(super) spans: u32,
+    /// How many there are; none where the labels have to be sliced when they are asked for.
+    pub(super) span_count: u16,
     /// The label block is in canonical form.
     pub(super) plain: bool,
 }
@@ -170,6 +179,13 @@ impl<'t> Page<'t> {
             .map(|index| Sample { page: self, index })
     }
 
+    #[inline]
+    pub(super) fn labels<'p>(&'p self, row: &Row<'t>) -> RowLabels<'p, 't> {
+        let first = row.spans as usize;
+        let spans = self.spans.get(first..first + usize::from(row.span_count));
+        RowLabels::new(row, spans.unwrap_or_default(), self.escapes)
+    }
+
     /// Samples on the page, dropped ones left out.
     #[must_use]
     pub fn sample_count(&self) -> usize {
@@ -232,15 +248,15 @@ impl<'p, 't> Sample<'p, 't> {
 
     /// The labels, in the order of the page.
     #[must_use]
-    pub fn labels(&self) -> Labels<'t> {
-        Labels(RawLabels::new(self.row().labels, self.row().plain))
+    pub fn labels(&self) -> Labels<'p, 't> {
+        Labels(self.page.labels(self.row()))
     }
 
     /// The value of one label. `None` where the sample does not have it.
     #[must_use]
     pub fn label(&self, name: &str) -> Option<Cow<'t, str>> {
-        let mut labels = RawLabels::new(self.row().labels, self.row().plain);
-        labels.find(|l| l.name == name).map(|l| unescape(l.value))
+        let mut labels = self.page.labels(self.row());
+        labels.find(|l| l.name == name).map(|l| l.text())
     }
 
     /// The value; may be NaN or infinite.

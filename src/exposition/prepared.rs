@@ -2,7 +2,7 @@
 
 use super::MetricType;
 use super::kind::{Suffix, fits_in_text};
-use super::labels::{RawLabels, unescape};
+use super::labels::{RawLabel, RawLabels};
 use super::page::{Family, Page, Row};
 use super::scan::{is_label_name, is_metric_name, number};
 use super::series::{hash, label_hash, mix, same_labels, series_hash};
@@ -262,23 +262,17 @@ impl<'p, 't> Builder<'p, 't> {
             self.out.unwritable += 1;
             return;
         };
-        let split_label = kind.split_label();
-        let (mut labels, mut clash, mut split) = (0u64, false, None);
-        for label in RawLabels::new(block, true) {
-            labels = labels.wrapping_add(label_hash(label.whole, label.value));
-            clash |= self
-                .label
-                .as_ref()
-                .is_some_and(|(ours, _)| ours == label.name);
-            if split_label == Some(label.name) {
-                split = Some(number(label.value.as_bytes()).is_some());
-            }
-        }
-        if !fits_in_text(kind, name.suffix, split) {
+        let ours = self.label.as_ref().map(|(ours, _)| ours.as_str());
+        let found = if row.plain {
+            LabelFacts::of(self.page.labels(row), ours, kind)
+        } else {
+            LabelFacts::of(RawLabels::new(block, true), ours, kind)
+        };
+        if !fits_in_text(kind, name.suffix, found.split) {
             self.out.misfits += 1;
             return;
         }
-        let series = series_hash(name.hash, labels);
+        let series = series_hash(name.hash, found.hash);
         let page = self.page;
         let same = |&(other_hash, other): &(u64, u32)| {
             other_hash == series && same_series(page, index, other)
@@ -299,7 +293,7 @@ impl<'p, 't> Builder<'p, 't> {
             None if block.is_empty() => out.push(' '),
             None => push_all(out, &["{", block, "} "]),
             Some((_, pair)) if block.is_empty() => push_all(out, &["{", pair, "} "]),
-            Some((_, pair)) if !clash => push_all(out, &["{", pair, ",", block, "} "]),
+            Some((_, pair)) if !found.clash => push_all(out, &["{", pair, ",", block, "} "]),
             Some((ours, pair)) => {
                 push_all(out, &["{", pair]);
                 push_exported(out, block, ours);
@@ -316,6 +310,40 @@ impl<'p, 't> Builder<'p, 't> {
         text.shrink_to_fit();
         blocks.shrink_to_fit();
         self.out
+    }
+}
+
+/// What has to be known of a sample's labels.
+struct LabelFacts {
+    /// Does not depend on their order.
+    hash: u64,
+    /// One is called like the source label.
+    clash: bool,
+    /// Whether the label that splits the family is a number; `None`: it is not there.
+    split: Option<bool>,
+}
+
+impl LabelFacts {
+    #[inline]
+    fn of<'t>(
+        labels: impl Iterator<Item = RawLabel<'t>>,
+        ours: Option<&str>,
+        kind: MetricType,
+    ) -> LabelFacts {
+        let split_label = kind.split_label();
+        let mut facts = LabelFacts {
+            hash: 0,
+            clash: false,
+            split: None,
+        };
+        for label in labels {
+            facts.hash = facts.hash.wrapping_add(label_hash(&label));
+            facts.clash |= ours == Some(label.name);
+            if split_label == Some(label.name) {
+                facts.split = Some(number(label.value.as_bytes()).is_some());
+            }
+        }
+        facts
     }
 }
 
@@ -369,7 +397,7 @@ fn canonical(out: &mut String, odd: &str) -> bool {
             out,
             &[if out.is_empty() { "" } else { "," }, label.name, "=\""],
         );
-        push_escaped(out, &unescape(label.value));
+        push_escaped(out, &label.text());
         out.push('"');
     }
     true
@@ -402,11 +430,12 @@ fn push_exported(out: &mut String, block: &str, ours: &str) {
         theirs.insert_str(0, "exported_");
     }
     for label in RawLabels::new(block, true) {
-        if label.name == ours {
-            push_all(out, &[",", &theirs, "=\"", label.value, "\""]);
+        let name = if label.name == ours {
+            &theirs
         } else {
-            push_all(out, &[",", label.whole]);
-        }
+            label.name
+        };
+        push_all(out, &[",", name, "=\"", label.value, "\""]);
     }
 }
 

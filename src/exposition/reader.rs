@@ -4,14 +4,19 @@ use super::group::group;
 use super::line::{Bad, Comment, DROP_REASONS, comment, sample};
 use super::names::Names;
 use super::page::{Dropped, Limits, Page, PageError, Row};
+use super::plain::{Previous, Span};
 
 struct Reader<'t> {
     limits: Limits,
     rows: Vec<Row<'t>>,
     names: Names<'t>,
+    spans: Vec<Span>,
+    escapes: bool,
     exemplars: Vec<(u32, &'t str)>,
-    /// The name of the last sample: most samples repeat it.
-    last: (&'t str, u32),
+    /// The last sample: most repeat its name.
+    previous: Previous<'t>,
+    /// The index of its name.
+    name: u32,
     line: u64,
     /// Names of HELP, TYPE and UNIT lines.
     declared: usize,
@@ -63,8 +68,11 @@ impl<'t> Reader<'t> {
             },
             rows: Vec::with_capacity(room),
             names: Names::default(),
+            spans: Vec::new(),
+            escapes: memchr::memchr(b'\\', text).is_some(),
             exemplars: Vec::new(),
-            last: ("", 0),
+            previous: Previous::default(),
+            name: 0,
             line: 0,
             declared: 0,
             dropped: [(0, 0); DROP_REASONS.len()],
@@ -93,7 +101,7 @@ impl<'t> Reader<'t> {
 
     #[inline]
     fn sample(&mut self, line: &'t str) -> Result<Result<(), Bad>, PageError> {
-        let found = match sample(line, self.last.0) {
+        let found = match sample(line, &mut self.previous) {
             Ok(found) => found,
             Err(bad) => return Ok(Err(bad)),
         };
@@ -108,23 +116,43 @@ impl<'t> Reader<'t> {
                 line: self.line,
             });
         }
-        if found.name != self.last.0 {
-            self.last = (found.name, self.names.intern(found.name));
+        if !found.repeats {
+            self.previous.name = found.name;
+            self.name = self.names.intern(found.name);
         }
-        let name = self.last.1;
+        let name = self.name;
         self.names.list[name as usize].rows += 1;
         if let Some(exemplar) = found.exemplar {
             let row = u32::try_from(self.rows.len()).unwrap_or(u32::MAX);
             self.exemplars.push((row, exemplar));
         }
+        let (spans, span_count) = if found.sliced { self.spans() } else { (0, 0) };
         self.rows.push(Row {
             labels: found.labels,
             value_text: found.value_text,
             value: found.value,
             name,
+            spans,
+            span_count,
             plain: found.plain,
         });
         Ok(Ok(()))
+    }
+
+    /// Where the values of the previous sample's labels are, which are noted if they are elsewhere
+    /// than those of the one before.
+    #[inline]
+    fn spans(&mut self) -> (u32, u16) {
+        let values = &self.previous.values;
+        if self.previous.moved {
+            self.previous.moved = false;
+            self.spans.extend_from_slice(values);
+        }
+        // Where there are more than can be counted, the labels are sliced when they are asked for.
+        match u32::try_from(self.spans.len() - values.len()) {
+            Ok(first) => (first, values.len() as u16),
+            Err(_) => (0, 0),
+        }
     }
 
     fn comment(&mut self, line: &'t str) -> Result<Result<(), Bad>, PageError> {
@@ -200,6 +228,8 @@ impl<'t> Reader<'t> {
         }
         Ok(Page {
             rows: self.rows,
+            spans: self.spans,
+            escapes: self.escapes,
             names: self.names,
             families,
             order,

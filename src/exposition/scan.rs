@@ -76,9 +76,10 @@ pub(super) fn token_end(b: &[u8], at: usize) -> usize {
 const ONES: u64 = 0x0101_0101_0101_0101;
 const TOPS: u64 = 0x8080_8080_8080_8080;
 
-/// Eight times the byte that ends a string, and the one that escapes.
+/// Eight times the byte that ends a string, the one that escapes, and the one after a name.
 const QUOTES: u64 = ONES * 0x22;
 const BACKSLASHES: u64 = ONES * 0x5c;
+const EQUALS: u64 = ONES * 0x3d;
 
 /// The top bit of each byte that is zero. Exact up to and including the lowest one.
 #[inline]
@@ -86,26 +87,40 @@ const fn zero_bytes(word: u64) -> u64 {
     word.wrapping_sub(ONES) & !word & TOPS
 }
 
+/// Eight bytes from `at` on.
+#[inline]
+fn word(b: &[u8], at: usize) -> Option<u64> {
+    let chunk = b.get(at..)?.first_chunk::<8>()?;
+    Some(u64::from_le_bytes(*chunk))
+}
+
 /// The first `"` or `\` from `at` on. Label values are short, so eight bytes at a time in a register
 /// beat a call into a vector search, which takes over for long ones.
 #[inline]
-pub(super) fn quote_or_backslash(b: &[u8], mut at: usize) -> Option<usize> {
-    for _ in 0..4 {
-        let Some(chunk) = b.get(at..).and_then(<[u8]>::first_chunk::<8>) else {
-            let tail = b.get(at..)?;
-            return tail
-                .iter()
-                .position(|c| matches!(c, b'"' | b'\\'))
-                .map(|n| at + n);
-        };
-        let word = u64::from_le_bytes(*chunk);
+pub(super) fn quote_or_backslash(b: &[u8], at: usize) -> Option<usize> {
+    if let Some(word) = word(b, at) {
         let hits = zero_bytes(word ^ QUOTES) | zero_bytes(word ^ BACKSLASHES);
         if hits != 0 {
             return Some(at + (hits.trailing_zeros() / 8) as usize);
         }
-        at += 8;
     }
     memchr::memchr2(b'"', b'\\', b.get(at..)?).map(|n| at + n)
+}
+
+/// The first `=` from `at` on, or the end.
+#[inline]
+pub(super) fn equals_sign(b: &[u8], mut at: usize) -> usize {
+    while let Some(word) = word(b, at) {
+        let hits = zero_bytes(word ^ EQUALS);
+        if hits != 0 {
+            return at + (hits.trailing_zeros() / 8) as usize;
+        }
+        at += 8;
+    }
+    while at < b.len() && b[at] != b'=' {
+        at += 1;
+    }
+    at
 }
 
 /// The closing quote of the string whose first byte is at `at`. Any escape is taken.
@@ -118,6 +133,22 @@ pub(super) fn string_end(b: &[u8], mut at: usize) -> Option<usize> {
         }
         at += 2;
     }
+}
+
+/// How many bytes `a` and `b` begin with in common.
+#[inline]
+pub(super) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
+    let (a_words, b_words) = (a.as_chunks::<16>().0, b.as_chunks::<16>().0);
+    let mut at = 0;
+    for (x, y) in a_words.iter().zip(b_words) {
+        let differ = u128::from_le_bytes(*x) ^ u128::from_le_bytes(*y);
+        if differ != 0 {
+            return at + (differ.trailing_zeros() / 8) as usize;
+        }
+        at += 16;
+    }
+    let rest = a[at..].iter().zip(&b[at..]);
+    at + rest.take_while(|(x, y)| x == y).count()
 }
 
 /// A whole text as a number: what Go's `ParseFloat` takes, which is what Prometheus uses. A number

@@ -1,6 +1,6 @@
 //! Which series a sample is: hashes and equality that do not depend on the order of labels.
 
-use super::labels::RawLabels;
+use super::labels::{RawLabel, RawLabels};
 use foldhash::SharedSeed;
 use foldhash::fast::SeedableRandomState;
 use std::hash::{BuildHasher, Hasher};
@@ -14,15 +14,14 @@ pub(super) fn hash(bytes: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// What one label adds to the hash of its series. `whole` is `name="value"` in canonical form, which
-/// no other pair of name and value can be written as. A label with an empty value is no label.
+/// What one label, in canonical form, adds to the hash of its series. A label with an empty value is
+/// no label.
 #[inline]
-pub(super) fn label_hash(whole: &str, value: &str) -> u64 {
-    if value.is_empty() {
-        0
-    } else {
-        hash(whole.as_bytes())
+pub(super) fn label_hash(label: &RawLabel<'_>) -> u64 {
+    if label.value.is_empty() {
+        return 0;
     }
+    mix(hash(label.name.as_bytes()).rotate_left(17) ^ hash(label.value.as_bytes()))
 }
 
 /// The hash of a series: its name's and those of its labels, in any order.
@@ -45,9 +44,9 @@ pub(super) fn same_labels(a: &str, b: &str) -> bool {
     }
     let sorted = |block| {
         let labels = RawLabels::new(block, true).filter(|l| !l.value.is_empty());
-        let mut wholes: Vec<&str> = labels.map(|l| l.whole).collect();
-        wholes.sort_unstable();
-        wholes
+        let mut labels: Vec<(&str, &str)> = labels.map(|l| (l.name, l.value)).collect();
+        labels.sort_unstable();
+        labels
     };
     sorted(a) == sorted(b)
 }

@@ -9,13 +9,8 @@ use std::collections::BTreeMap;
 /// Lines that are samples, and what is read from them.
 #[test]
 fn sample_lines() {
-    type Row = (
-        &'static str,
-        &'static str,
-        &'static [(&'static str, &'static str)],
-        f64,
-    );
-    let table: &[Row] = &[
+    type Labels = &'static [(&'static str, &'static str)];
+    let table: &[(&str, &str, Labels, f64)] = &[
         ("a 1", "a", &[], 1.0),
         ("a{} 1", "a", &[], 1.0),
         ("a{ } 1", "a", &[], 1.0),

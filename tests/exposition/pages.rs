@@ -1,7 +1,7 @@
 //! Every real page goes through, with nothing lost or altered.
 
 use super::{check, prepare, read, shared, strict};
-use kvgauge::exposition::{Conflict, Page};
+use kvgauge::exposition::{Conflict, Page, merge};
 use std::collections::BTreeMap;
 
 /// Name and text of every real page.
@@ -134,3 +134,22 @@ const EXPECTED_CONFLICTS: &[&str] = &[
     "sglang:kv_transfer_latency_ms",
     "sglang:kv_transfer_speed_gb_s",
 ];
+
+/// Leaves every real page, merged alone and all together, where other readers can be held against
+/// ours: `tests/py/exposition_readers.py`.
+#[test]
+fn merged_pages_are_left_for_other_readers() {
+    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("exposition");
+    std::fs::create_dir_all(&folder).unwrap();
+    let real = real();
+    let pages: Vec<_> = real
+        .iter()
+        .map(|(file, text)| prepare(text, file))
+        .collect();
+    for ((file, _), page) in real.iter().zip(&pages) {
+        let alone = merge(&[page], 0);
+        std::fs::write(folder.join(format!("{file}.prom")), alone.text).unwrap();
+    }
+    let all = merge(&pages.iter().collect::<Vec<_>>(), 0);
+    std::fs::write(folder.join("all.prom"), all.text).unwrap();
+}

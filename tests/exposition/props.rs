@@ -90,6 +90,48 @@ fn page() -> impl Strategy<Value = String> {
     prop::collection::vec(line(), 0..24).prop_map(|lines| lines.join("\n"))
 }
 
+/// A line much like others of its kind.
+fn similar() -> impl Strategy<Value = String> {
+    let value = || {
+        prop::sample::select(vec![
+            "",
+            "1",
+            "22",
+            "a\\\\",
+            "a\\\"",
+            "a\\n",
+            "\\d",
+            "long enough to be more than sixteen bytes",
+            "é",
+        ])
+    };
+    let end = prop::sample::select(vec!["", "", "", ",d=\"\"", ",a=\"2\"", ",", " "]);
+    let after = prop::sample::select(vec!["} 1", "} 1", "} 0.25 17", "}1", "} x", "}", ""]);
+    let name = prop::sample::select(vec!["m", "m", "m_bucket", "n"]);
+    let first = prop::sample::select(vec!["a", "a", "aa", "b"]);
+    (name, first, value(), value(), value(), end, after).prop_map(
+        |(name, first, a, b, c, end, after)| {
+            format!("{name}{{{first}=\"{a}\",b_label=\"{b}\",c=\"{c}\"{end}{after}")
+        },
+    )
+}
+
+type Seen = (String, Vec<(String, String)>, String);
+
+fn seen(text: &str) -> Vec<Seen> {
+    let page = Page::read(text.as_bytes(), &LIMITS);
+    let samples = page.iter().flat_map(Page::all_samples);
+    samples
+        .map(|s| {
+            let labels = s
+                .labels()
+                .map(|(n, v)| (n.to_owned(), v.into_owned()))
+                .collect();
+            (s.name().to_owned(), labels, s.value_text().to_owned())
+        })
+        .collect()
+}
+
 /// Reads and prepares whatever can be read.
 fn prepared(texts: &[impl AsRef<[u8]>]) -> Vec<Prepared> {
     let mut pages = Vec::new();
@@ -156,6 +198,17 @@ proptest! {
         let forward = sorted(&pages);
         pages.reverse();
         prop_assert_eq!(sorted(&pages), forward);
+    }
+
+    /// The reader holds a line against the one before it, which must not show.
+    #[test]
+    fn a_line_is_read_the_same_whatever_stands_before_it(
+        lines in prop::collection::vec(prop_oneof![5 => similar(), 1 => line()], 1..30),
+    ) {
+        // A line that makes the page HTML is not the matter here, nor are breaks within one.
+        let lines: Vec<String> = lines.into_iter().map(|l| l.replace(['\n', '<'], "")).collect();
+        let alone: Vec<Seen> = lines.iter().flat_map(|line| seen(line)).collect();
+        prop_assert_eq!(seen(&lines.join("\n")), alone);
     }
 
     #[test]

@@ -140,7 +140,13 @@ fn belongs(sample: &Sample, family: &str, kind: &str) -> Result<(), String> {
         _ => "",
     };
     if let Some(value) = sample.label(split) {
-        number(value).map_err(|e| format!("{split}: {e}"))?;
+        // As a label it is spelled as it came; it has to be a number for Go.
+        if !value
+            .parse::<f64>()
+            .is_ok_and(|n| n.is_finite() || !value.contains(|c: char| c.is_ascii_digit()))
+        {
+            return Err(format!("{split}: no number: {value}"));
+        }
     }
     let good = match (kind, suffix) {
         ("histogram", "_bucket") | ("summary", "") => sample.label(split).is_some(),
