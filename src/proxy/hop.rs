@@ -258,8 +258,9 @@ mod tests {
             ("x-end", "1"),
         ]);
         strip(&mut map);
-        let left: Vec<&str> = map.keys().map(HeaderName::as_str).collect();
-        assert_eq!(left, ["host", "content-length", "trailer", "x-end"]);
+        let mut left: Vec<&str> = map.keys().map(HeaderName::as_str).collect();
+        left.sort_unstable();
+        assert_eq!(left, ["content-length", "host", "trailer", "x-end"]);
     }
 
     #[test]
