@@ -37,6 +37,7 @@ mod page;
 mod plain;
 mod prepared;
 mod reader;
+mod relabel;
 mod scan;
 mod series;
 mod writer;

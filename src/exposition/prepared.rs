@@ -4,7 +4,8 @@ use super::MetricType;
 use super::kind::{Suffix, fits_in_text};
 use super::labels::{RawLabel, RawLabels};
 use super::page::{Family, Page, Row};
-use super::scan::{is_label_name, is_metric_name, number};
+use super::relabel::{canonical, push_all, push_exported, writable_label};
+use super::scan::{is_metric_name, number};
 use super::series::{hash, label_hash, mix, same_labels, series_hash};
 use super::writer::{push_escaped, push_foreign_help, push_foreign_value};
 use hashbrown::HashTable;
@@ -65,7 +66,8 @@ impl Prepared {
     /// has a label of that name keeps it as `exported_source`, one that has that too as
     /// `exported_exported_source`, and so on. With `None` the page is written as it is.
     ///
-    /// A character that may not be in a label name is written as `_`.
+    /// A character that may not be in a label name is written as `_`; `le`, `quantile` and names in
+    /// double underscores are put behind `source_`.
     #[must_use]
     pub fn new(page: &Page<'_>, label: Option<(&str, &str)>) -> Prepared {
         let label = label.map(|(name, value)| (writable_label(name), value.to_owned()));
@@ -386,23 +388,6 @@ fn target<'t>(family: &Family<'t>, sample: &'t str) -> Target<'t> {
     }
 }
 
-/// Writes a label block in canonical form. `false` where classic text can't hold a name of it.
-fn canonical(out: &mut String, odd: &str) -> bool {
-    out.clear();
-    for label in RawLabels::new(odd, false) {
-        if !is_label_name(label.name) {
-            return false;
-        }
-        push_all(
-            out,
-            &[if out.is_empty() { "" } else { "," }, label.name, "=\""],
-        );
-        push_escaped(out, &label.text());
-        out.push('"');
-    }
-    true
-}
-
 /// Whether two rows that have the same hash are the same series.
 fn same_series(page: &Page<'_>, a: u32, b: u32) -> bool {
     let (a, b) = (&page.rows[a as usize], &page.rows[b as usize]);
@@ -421,38 +406,4 @@ fn same_series(page: &Page<'_>, a: u32, b: u32) -> bool {
         }
     }
     same_labels(&left, &right)
-}
-
-/// Appends a block that has a label called `ours`, under its new name.
-fn push_exported(out: &mut String, block: &str, ours: &str) {
-    let mut theirs = format!("exported_{ours}");
-    while RawLabels::new(block, true).any(|l| l.name == theirs) {
-        theirs.insert_str(0, "exported_");
-    }
-    for label in RawLabels::new(block, true) {
-        let name = if label.name == ours {
-            &theirs
-        } else {
-            label.name
-        };
-        push_all(out, &[",", name, "=\"", label.value, "\""]);
-    }
-}
-
-#[inline]
-fn push_all(out: &mut String, parts: &[&str]) {
-    for part in parts {
-        out.push_str(part);
-    }
-}
-
-fn writable_label(name: &str) -> String {
-    let mut name: String = name
-        .chars()
-        .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
-        .collect();
-    if !is_label_name(&name) || name.starts_with("__") {
-        name.insert_str(0, "source_");
-    }
-    name
 }

@@ -162,3 +162,57 @@ pub(super) fn number(text: &[u8]) -> Option<f64> {
 pub(super) fn overflowed(value: f64, text: &[u8]) -> bool {
     value.is_infinite() && text.iter().any(u8::is_ascii_digit)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn words_find_what_bytes_find(text in "[a\"=\\\\\u{e9}\u{80}]{0,40}", other in "[a\"=]{0,40}", at in 0usize..44) {
+            let b = text.as_bytes();
+            let from = |wanted: &[u8]| b.iter().skip(at).position(|c| wanted.contains(c)).map(|n| n + at);
+            prop_assert_eq!(quote_or_backslash(b, at), from(b"\"\\"));
+            prop_assert_eq!(equals_sign(b, at), from(b"=").unwrap_or(b.len().max(at)));
+            let same = b.iter().zip(other.as_bytes()).take_while(|(x, y)| x == y).count();
+            prop_assert_eq!(common_prefix(b, other.as_bytes()), same);
+        }
+    }
+
+    #[test]
+    fn numbers_are_those_of_go() {
+        for (text, value) in [
+            ("1", 1.0),
+            ("+.5", 0.5),
+            ("5.", 5.0),
+            ("1E3", 1000.0),
+            ("Inf", f64::INFINITY),
+        ] {
+            assert_eq!(number(text.as_bytes()), Some(value), "{text}");
+        }
+        assert!(number(b"NaN").is_some_and(f64::is_nan));
+        for text in ["", "x", "1x", "1e400", "-1e400", "0x10", "1_0", " 1", "."] {
+            assert_eq!(number(text.as_bytes()), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn names_are_those_of_classic_text() {
+        for (name, metric, label) in [
+            ("a", true, true),
+            ("a:b_9", true, false),
+            (":", true, false),
+            ("_", true, true),
+            ("9a", false, false),
+            ("a.b", false, false),
+            ("", false, false),
+        ] {
+            assert_eq!(
+                (is_metric_name(name), is_label_name(name)),
+                (metric, label),
+                "{name}"
+            );
+        }
+    }
+}

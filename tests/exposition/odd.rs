@@ -380,7 +380,8 @@ fn an_odd_source_label_still_gives_a_valid_page() {
         ("", "x"),
         ("9 a", ""),
         ("__name__", "y"),
-        ("le", "1"),
+        ("le", "x"),
+        ("quantile", "x"),
     ] {
         let page = Prepared::new(
             &read(b"# TYPE h histogram\nh_bucket{le=\"1\"} 1\ng 2\n"),
@@ -571,4 +572,10 @@ fn a_merge_of_nothing_is_an_empty_page() {
             .text
             .is_empty()
     );
+}
+
+#[test]
+fn a_prepared_page_can_be_shared_between_threads() {
+    fn shared<T: Send + Sync + 'static>() {}
+    shared::<Prepared>();
 }
