@@ -19,7 +19,7 @@ const LIMITS: Limits = Limits {
 /// A real page of 260 kB.
 fn page() -> Vec<u8> {
     let base = std::env::var_os("KVGAUGE_SHARED").map_or_else(
-        || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../shared"),
+        || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data"),
         PathBuf::from,
     );
     let path = base.join("expositions/sglang-0.5.23-decode-dpattn4-busy.prom");

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 fn shared(path: &str) -> PathBuf {
     let root = std::env::var_os("KVGAUGE_SHARED").map_or_else(
-        || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../shared")),
+        || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data")),
         PathBuf::from,
     );
     root.join(path)

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 fn exposition(name: &str) -> Reading {
     let root = std::env::var_os("KVGAUGE_SHARED").map_or_else(
-        || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../shared")),
+        || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data")),
         PathBuf::from,
     );
     let path = root.join(format!("expositions/{name}.prom"));

@@ -380,7 +380,7 @@ fn families(page: &str) -> BTreeSet<(String, String, BTreeSet<String>)> {
 
 fn real(name: &str) -> BTreeSet<(String, String, BTreeSet<String>)> {
     let shared = std::env::var("KVGAUGE_SHARED")
-        .unwrap_or_else(|_| format!("{}/../shared", env!("CARGO_MANIFEST_DIR")));
+        .unwrap_or_else(|_| format!("{}/tests/data", env!("CARGO_MANIFEST_DIR")));
     families(&std::fs::read_to_string(format!("{shared}/expositions/{name}")).unwrap())
 }
 

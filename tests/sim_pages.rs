@@ -14,7 +14,7 @@ type Families = BTreeMap<String, (String, BTreeSet<Vec<String>>)>;
 
 fn real(name: &str) -> String {
     let shared = std::env::var_os("KVGAUGE_SHARED").map_or_else(
-        || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../shared"),
+        || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data"),
         PathBuf::from,
     );
     let path = shared.join("expositions").join(name);

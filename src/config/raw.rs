@@ -1,6 +1,6 @@
 //! The settings as they are written: every key optional, each value in its text form.
 //!
-//! The names of the fields are the keys of the file; [`super::keys`] takes the list of all keys
+//! The names of the fields are the keys of the file; [`keys`](fn@super::keys) takes the list of all keys
 //! from here, so a key is added by a field here, one in [`Settings`], and a line in [`Raw::from`]
 //! and [`Raw::apply`] each.
 

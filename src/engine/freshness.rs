@@ -47,7 +47,7 @@ pub fn current(
     }
 }
 
-/// What each role says at `now`, from the readings that may be used: [`current`] and [`aggregate`]
+/// What each role says at `now`, from the readings that may be used: [`current`] and [`aggregate`](fn@aggregate)
 /// over a snapshot.
 #[must_use]
 pub fn observe(snapshot: &Snapshot, now: Instant, max_age: Duration) -> Vec<RoleState> {

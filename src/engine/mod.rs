@@ -1,8 +1,8 @@
 //! From pages to what each role says of its KV cache. Pure: no I/O, clock or async.
 //!
 //! [`read`] recognises the engine from a page's metric names and reads its pools; [`current`] says
-//! whether a source's last reading may still be used; [`aggregate`] puts the readings of all
-//! sources together, one [`RoleState`] per role and model; [`headline`] picks the one that the
+//! whether a source's last reading may still be used; [`aggregate`](fn@aggregate) puts the readings of all
+//! sources together, one [`RoleState`] per role and model; [`headline`](fn@headline) picks the one that the
 //! usage header speaks of. [`observe`] does the last steps for a whole snapshot.
 //!
 //! A new engine is one file here and one row of [`ENGINES`].

@@ -2,7 +2,7 @@
 //!
 //! A page's way: [`Page::read`] slices the text into rows that borrow from it; [`Prepared::new`]
 //! turns a page into ready-made blocks, one a family, with the source label already in each line;
-//! [`merge`] puts the blocks of several pages together, one block a family. The first two happen
+//! [`merge`](fn@merge) puts the blocks of several pages together, one block a family. The first two happen
 //! once a scrape, the last once a request.
 //!
 //! # What is read
@@ -50,5 +50,5 @@ pub use page::{Dropped, Family, Limits, Page, PageError, Sample};
 pub use prepared::Prepared;
 pub use writer::TextWriter;
 
-/// The content type of classic text, as [`merge`] writes it.
+/// The content type of classic text, as [`merge`](fn@merge) writes it.
 pub const TEXT_CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";

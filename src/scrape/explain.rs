@@ -36,6 +36,11 @@ pub(super) fn explain(name: &str, url: &Target, failed: &Failed) -> String {
                 "{name} did not answer at {path} within {after:?}: the server may be busy or hung; raise scrape.timeout if it is only slow"
             )
         }
+        Failed::Reset(what) => {
+            format!(
+                "{name} reset the connection at {path} ({what}): check that the server runs; see its own log"
+            )
+        }
         Failed::Broken(what) => {
             format!("{name} broke off its answer at {path} ({what}): see the server's own log")
         }

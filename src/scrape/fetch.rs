@@ -8,6 +8,9 @@ use http::header::{ACCEPT, HOST, LOCATION, USER_AGENT};
 use http::{HeaderValue, Request, StatusCode, Uri};
 use http_body::Body;
 use http_body_util::{BodyExt, Empty};
+use std::error::Error as _;
+use std::io::{self, ErrorKind};
+use std::iter;
 use std::time::Duration;
 use tokio::time::timeout;
 use tower::Service;
@@ -25,6 +28,8 @@ const HEAD_LIMITS: (usize, usize) = (100, 64 * 1024);
 #[derive(Debug)]
 pub(super) enum Failed {
     Dial(DialError),
+    /// Reset by the peer: nobody is there any more.
+    Reset(String),
     Broken(String),
     Timeout(Duration),
     Status(StatusCode, Option<String>),
@@ -37,7 +42,7 @@ impl Failed {
     pub(super) fn reason(&self) -> FailureReason {
         match self {
             Failed::Dial(DialError::Resolve { .. }) => FailureReason::Resolve,
-            Failed::Dial(DialError::Connect { .. }) => FailureReason::Connect,
+            Failed::Dial(DialError::Connect { .. }) | Failed::Reset(_) => FailureReason::Connect,
             Failed::Dial(DialError::Timeout { .. }) | Failed::Timeout(_) => FailureReason::Timeout,
             Failed::Broken(_) => FailureReason::Body,
             Failed::Status(..) => FailureReason::Status,
@@ -98,7 +103,7 @@ impl Fetcher {
         headers.insert(USER_AGENT, AGENT);
         let response = self.pool.call(request).await.map_err(|error| match error {
             PoolError::Dial(error) => Failed::Dial(error),
-            PoolError::Broken(error) => Failed::Broken(error.to_string()),
+            PoolError::Broken(error) => broken(&error),
         })?;
         if response.status() != StatusCode::OK {
             let location = response.headers().get(LOCATION);
@@ -108,7 +113,7 @@ impl Fetcher {
         let mut body = response.into_body();
         let mut page = Vec::with_capacity(self.capacity(body.size_hint().exact()));
         while let Some(frame) = body.frame().await {
-            let frame = frame.map_err(|error| Failed::Broken(error.to_string()))?;
+            let frame = frame.map_err(|error| broken(&error))?;
             if let Some(data) = frame.data_ref() {
                 if page.len() + data.len() > self.most_bytes {
                     return Err(Failed::TooLarge(self.most_bytes));
@@ -125,5 +130,16 @@ impl Fetcher {
             .and_then(|n| usize::try_from(n).ok())
             .unwrap_or(self.expected + self.expected / 8)
             .min(self.most_bytes)
+    }
+}
+
+fn broken(error: &hyper::Error) -> Failed {
+    let reset = iter::successors(error.source(), |cause| cause.source())
+        .filter_map(|cause| cause.downcast_ref::<io::Error>())
+        .any(|cause| cause.kind() == ErrorKind::ConnectionReset);
+    if reset {
+        Failed::Reset(error.to_string())
+    } else {
+        Failed::Broken(error.to_string())
     }
 }

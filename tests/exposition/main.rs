@@ -21,7 +21,7 @@ const LIMITS: Limits = Limits {
 /// The folder of real pages and cases, which is not part of the crate.
 fn shared(path: &str) -> PathBuf {
     let base = std::env::var_os("KVGAUGE_SHARED").map_or_else(
-        || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../shared"),
+        || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data"),
         PathBuf::from,
     );
     base.join(path)

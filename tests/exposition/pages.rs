@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 /// Name and text of every real page.
 fn real() -> Vec<(String, Vec<u8>)> {
     let mut pages: Vec<(String, Vec<u8>)> = std::fs::read_dir(shared("expositions"))
-        .expect("the folder of real pages, ../shared/expositions or $KVGAUGE_SHARED")
+        .expect("the folder of real pages, tests/data/expositions")
         .map(|entry| entry.unwrap().path())
         .filter(|path| path.extension().is_some_and(|e| e == "prom"))
         .map(|path| {
