@@ -134,7 +134,7 @@ impl Fetcher {
 }
 
 fn broken(error: &hyper::Error) -> Failed {
-    let reset = iter::successors(error.source(), |cause| cause.source())
+    let reset = iter::successors(error.source(), |&cause| cause.source())
         .filter_map(|cause| cause.downcast_ref::<io::Error>())
         .any(|cause| cause.kind() == ErrorKind::ConnectionReset);
     if reset {
