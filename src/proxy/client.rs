@@ -3,7 +3,7 @@
 use crate::config::{Audience, Settings};
 use ipnet::IpNet;
 use std::cell::{Cell, RefCell};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
@@ -34,7 +34,7 @@ pub enum Asked {
 /// See the [module](self) description.
 pub struct Client {
     /// Where it comes from.
-    pub addr: IpAddr,
+    pub addr: Box<str>,
     /// Whether its `X-Forwarded-…` headers are believed.
     pub trusted: bool,
     /// Whether it is shown the KV headers.
@@ -54,7 +54,7 @@ impl Client {
         let addr = peer.ip().to_canonical();
         let within = |ranges: &[IpNet]| ranges.iter().any(|range| range.contains(&addr));
         Client {
-            addr,
+            addr: addr.to_string().into(),
             trusted: within(&settings.trusted_proxies),
             sees_kv: match &settings.headers.audience {
                 Audience::All => true,

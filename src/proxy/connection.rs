@@ -124,7 +124,7 @@ fn malformed(worker: &Worker, client: &Client, reason: &'static str, status: Opt
         path: None,
         status,
         version: None,
-        client: client.addr,
+        client: &client.addr,
         error_type: Some(reason),
         request_model: None,
         response_model: None,

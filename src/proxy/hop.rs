@@ -6,6 +6,7 @@
 
 use super::client::Client;
 use super::error::ProxyError;
+use super::headers::{holds_any, remove_all};
 use super::request_id::REQUEST_ID;
 use http::header::{
     CONNECTION, CONTENT_LENGTH, EXPECT, Entry, HOST, TE, TRANSFER_ENCODING, UPGRADE,
@@ -25,6 +26,16 @@ const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection")
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+
+/// Of one hop by nature.
+const OF_ONE_HOP: [HeaderName; 6] = [
+    CONNECTION,
+    KEEP_ALIVE,
+    PROXY_CONNECTION,
+    TE,
+    TRANSFER_ENCODING,
+    UPGRADE,
+];
 
 /// Framing, routing and the request's id are not a peer's to nominate away.
 const KEPT: [HeaderName; 4] = [HOST, CONTENT_LENGTH, TRANSFER_ENCODING, REQUEST_ID];
@@ -61,7 +72,7 @@ impl HopLayer {
     #[must_use]
     pub fn new(client: Rc<Client>, upstream_host: HeaderValue) -> HopLayer {
         HopLayer {
-            forwarded_for: HeaderValue::from_str(&client.addr.to_string()).ok(),
+            forwarded_for: HeaderValue::from_str(&client.addr).ok(),
             client,
             upstream_host,
         }
@@ -70,12 +81,12 @@ impl HopLayer {
     fn rewrite<B: Body>(&self, request: &mut Request<B>) {
         let authority = to_origin_form(request.uri_mut());
         *request.version_mut() = Version::HTTP_11;
-        let trailers = wants_trailers(request.headers());
         let unsized_body =
             !request.body().is_end_stream() && request.body().size_hint().exact().is_none();
         let headers = request.headers_mut();
+        let trailers = wants_trailers(headers);
         strip(headers);
-        headers.remove(EXPECT);
+        remove_all(headers, &[EXPECT]);
         if trailers {
             headers.insert(TE, HeaderValue::from_static("trailers"));
         }
@@ -94,9 +105,7 @@ impl HopLayer {
     fn forward(&self, headers: &mut HeaderMap) {
         let host = headers.get(HOST).cloned();
         if !self.client.trusted {
-            headers.remove(FORWARDED_FOR);
-            headers.remove(FORWARDED_PROTO);
-            headers.remove(FORWARDED_HOST);
+            remove_all(headers, &[FORWARDED_FOR, FORWARDED_PROTO, FORWARDED_HOST]);
         }
         if let Some(addr) = &self.forwarded_for {
             let chain = match joined(headers, &FORWARDED_FOR) {
@@ -154,16 +163,17 @@ fn to_origin_form(uri: &mut Uri) -> Option<HeaderValue> {
 }
 
 fn wants_trailers(headers: &HeaderMap) -> bool {
-    headers.get_all(TE).iter().any(|v| {
-        v.as_bytes()
-            .split(|b| *b == b',')
-            .any(|t| t.trim_ascii().eq_ignore_ascii_case(b"trailers"))
-    })
+    holds_any(headers, &[TE])
+        && headers.get_all(TE).iter().any(|v| {
+            v.as_bytes()
+                .split(|b| *b == b',')
+                .any(|t| t.trim_ascii().eq_ignore_ascii_case(b"trailers"))
+        })
 }
 
 /// Removes what `Connection` nominates, then what is of one hop by nature. `Trailer` is not.
 fn strip(headers: &mut HeaderMap) {
-    if headers.contains_key(CONNECTION) {
+    if holds_any(headers, &[CONNECTION]) {
         let nominated: Vec<HeaderName> = headers
             .get_all(CONNECTION)
             .iter()
@@ -175,16 +185,7 @@ fn strip(headers: &mut HeaderMap) {
             headers.remove(name);
         }
     }
-    for name in [
-        CONNECTION,
-        KEEP_ALIVE,
-        PROXY_CONNECTION,
-        TE,
-        TRANSFER_ENCODING,
-        UPGRADE,
-    ] {
-        headers.remove(name);
-    }
+    remove_all(headers, &OF_ONE_HOP);
 }
 
 // === impl Hop ===
@@ -221,7 +222,7 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut response = ready!(self.project().inner.poll(cx))?;
         let headers = response.headers_mut();
-        if headers.contains_key(TRANSFER_ENCODING) {
+        if holds_any(headers, &[TRANSFER_ENCODING]) {
             // hyper read the body by the coding (RFC 9112, 6.3), so a length beside it is a lie.
             headers.remove(CONTENT_LENGTH);
         }

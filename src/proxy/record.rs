@@ -313,7 +313,7 @@ impl Ticket {
             path: Some(self.uri.path()),
             status: answer.status.map(|s| s.as_u16()),
             version: Some(version_text(self.version)),
-            client: client.addr,
+            client: &client.addr,
             error_type: error,
             request_model: asked_model.as_deref(),
             response_model: model.as_deref(),

@@ -2,6 +2,7 @@
 //! protocol upgrade, a body over its limit.
 
 use super::error::{BoxError, ProxyError, Stage};
+use super::headers::holds_any;
 use super::worker::Worker;
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, HOST, UPGRADE};
@@ -125,13 +126,14 @@ fn screen<B>(request: &Request<B>, most_body: Option<u64>) -> Result<(), ProxyEr
             "WebSocket upgrades are not supported by this version of kvgauge: connect to the router directly",
         ));
     }
+    let Some(most) = most_body else {
+        return Ok(());
+    };
     let length = request
         .headers()
         .get(CONTENT_LENGTH)
         .and_then(|v| v.to_str().ok()?.parse::<u64>().ok());
-    if let (Some(length), Some(most)) = (length, most_body)
-        && length > most
-    {
+    if length.is_some_and(|length| length > most) {
         return Err(too_large());
     }
     Ok(())
@@ -175,11 +177,12 @@ fn same_host(authority: &Authority, host: &HeaderValue) -> bool {
 /// Other upgrades (`h2c` of some Java clients) are an offer that may be ignored (RFC 9110, 7.8); a
 /// WebSocket client can do nothing with an ordinary answer.
 fn wants_websocket(headers: &HeaderMap) -> bool {
-    headers.get_all(UPGRADE).iter().any(|v| {
-        v.as_bytes()
-            .split(|b| *b == b',')
-            .any(|p| p.trim_ascii().eq_ignore_ascii_case(b"websocket"))
-    })
+    holds_any(headers, &[UPGRADE])
+        && headers.get_all(UPGRADE).iter().any(|v| {
+            v.as_bytes()
+                .split(|b| *b == b',')
+                .any(|p| p.trim_ascii().eq_ignore_ascii_case(b"websocket"))
+        })
 }
 
 fn too_large() -> ProxyError {

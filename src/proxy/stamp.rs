@@ -5,6 +5,7 @@
 //! the names join `Access-Control-Expose-Headers`, unless that is `*` without credentials, so that a
 //! page's script can read them.
 
+use super::headers::{holds_any, remove_all};
 use crate::publish::Stamps;
 use http::header::{
     ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS,
@@ -23,6 +24,8 @@ use tower::{Layer, Service};
 pub struct StampNames {
     usage: Option<HeaderName>,
     pools: Option<HeaderName>,
+    /// Both.
+    all: Vec<HeaderName>,
     /// Both, for `Access-Control-Expose-Headers`.
     exposed: Option<HeaderValue>,
 }
@@ -59,25 +62,21 @@ impl StampNames {
     /// The names as set.
     #[must_use]
     pub fn new(usage: Option<HeaderName>, pools: Option<HeaderName>) -> StampNames {
-        let list: Vec<&str> = [&usage, &pools]
-            .into_iter()
-            .flatten()
-            .map(HeaderName::as_str)
-            .collect();
+        let all: Vec<HeaderName> = [&usage, &pools].into_iter().flatten().cloned().collect();
+        let list: Vec<&str> = all.iter().map(HeaderName::as_str).collect();
         let exposed = (!list.is_empty())
             .then(|| HeaderValue::from_str(&list.join(", ")).ok())
             .flatten();
         StampNames {
             usage,
             pools,
+            all,
             exposed,
         }
     }
 
     fn remove_from(&self, headers: &mut HeaderMap) {
-        for name in [&self.usage, &self.pools].into_iter().flatten() {
-            headers.remove(name);
-        }
+        remove_all(headers, &self.all);
     }
 }
 
@@ -108,7 +107,7 @@ impl StampLayer {
             headers.insert(name, value.clone());
         }
         if let Some(exposed) = &names.exposed
-            && headers.contains_key(ACCESS_CONTROL_ALLOW_ORIGIN)
+            && holds_any(headers, &[ACCESS_CONTROL_ALLOW_ORIGIN])
             && !exposes_all(headers)
         {
             headers.append(ACCESS_CONTROL_EXPOSE_HEADERS, exposed.clone());

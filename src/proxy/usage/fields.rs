@@ -163,6 +163,10 @@ fn take_usage(text: &[u8], usage: &mut Usage) {
 }
 
 fn text_of(json: &[u8]) -> Option<Box<str>> {
-    let text: Cow<'_, str> = serde_json::from_slice(json).ok()?;
+    // Without an escape, as nearly always, the text is borrowed.
+    let text = match serde_json::from_slice::<&str>(json) {
+        Ok(text) => Cow::Borrowed(text),
+        Err(_) => Cow::Owned(serde_json::from_slice::<String>(json).ok()?),
+    };
     (text.len() <= LONGEST_MODEL).then(|| text.into())
 }

@@ -69,9 +69,12 @@ impl<const N: usize> TopLevel<N> {
     }
 
     /// Reads the next piece.
-    pub fn feed(&mut self, mut piece: &[u8]) {
-        while let Some((&byte, rest)) = piece.split_first() {
-            piece = match self.place {
+    pub fn feed(&mut self, piece: &[u8]) {
+        // Where the kept value begins in this piece, if one is being kept.
+        let mut from = 0;
+        let mut at = 0;
+        while let Some(&byte) = piece.get(at) {
+            at = match self.place {
                 Place::Over => return,
                 Place::Before => {
                     self.place = match byte {
@@ -79,7 +82,7 @@ impl<const N: usize> TopLevel<N> {
                         b'{' => Place::Between,
                         _ => Place::Over,
                     };
-                    rest
+                    at + 1
                 }
                 Place::Between => {
                     self.place = match byte {
@@ -91,27 +94,34 @@ impl<const N: usize> TopLevel<N> {
                         b'}' => Place::Over,
                         _ => Place::Between,
                     };
-                    rest
+                    at + 1
                 }
                 Place::Name {
                     bytes,
                     len,
                     escaped,
-                } => match self.whole_name(piece, len) {
-                    Some(after) => after,
-                    None => self.name(byte, rest, bytes, len, escaped),
+                } => match self.whole_name(&piece[at..], len) {
+                    Some(long) => at + long,
+                    None => {
+                        self.name(byte, bytes, len, escaped);
+                        at + 1
+                    }
                 },
                 Place::Colon(which) => {
                     if byte == b':' {
                         self.keeping = which.map(usize::from);
                         self.kept.clear();
                         self.place = Place::Value { depth: 0 };
+                        from = at + 1;
                     }
-                    rest
+                    at + 1
                 }
-                Place::Value { depth } => self.value(piece, depth),
-                Place::Text { depth, escaped } => self.text(piece, depth, escaped),
+                Place::Value { depth } => self.value(piece, at, depth, from),
+                Place::Text { depth, escaped } => self.text(piece, at, depth, escaped),
             };
+        }
+        if matches!(self.place, Place::Value { .. } | Place::Text { .. }) {
+            self.keep(piece.get(from..).unwrap_or_default());
         }
     }
 
@@ -121,11 +131,12 @@ impl<const N: usize> TopLevel<N> {
         self.found
     }
 
-    /// A name that stands whole in this piece, as nearly every one does, without an escape.
-    fn whole_name<'t>(&mut self, piece: &'t [u8], len: u8) -> Option<&'t [u8]> {
+    /// A name that stands whole in this piece, as nearly every one does, without an escape: how many
+    /// bytes it takes, its closing quote included.
+    fn whole_name(&mut self, piece: &[u8], len: u8) -> Option<usize> {
         let end = memchr2(b'"', b'\\', piece).filter(|end| len == 0 && piece[*end] == b'"')?;
         self.place = Place::Colon(self.which(&piece[..end]));
-        Some(&piece[end + 1..])
+        Some(end + 1)
     }
 
     fn which(&self, name: &[u8]) -> Option<u8> {
@@ -133,23 +144,14 @@ impl<const N: usize> TopLevel<N> {
         u8::try_from(which).ok()
     }
 
-    fn name<'t>(
-        &mut self,
-        byte: u8,
-        rest: &'t [u8],
-        mut bytes: [u8; LONGEST_NAME],
-        len: u8,
-        escaped: bool,
-    ) -> &'t [u8] {
+    fn name(&mut self, byte: u8, mut bytes: [u8; LONGEST_NAME], mut len: u8, escaped: bool) {
         // A name with an escape, or a longer one, matches nothing: its length is past the bound.
         const NO_MATCH: u8 = u8::MAX;
         if byte == b'"' && !escaped {
             let name = bytes.get(..usize::from(len));
-            let which = name.and_then(|name| self.which(name));
-            self.place = Place::Colon(which);
-            return rest;
+            self.place = Place::Colon(name.and_then(|name| self.which(name)));
+            return;
         }
-        let mut len = len;
         if byte == b'\\' || escaped {
             len = NO_MATCH;
         } else if let Some(slot) = bytes.get_mut(usize::from(len)) {
@@ -163,61 +165,54 @@ impl<const N: usize> TopLevel<N> {
             len,
             escaped: byte == b'\\' && !escaped,
         };
-        rest
     }
 
-    /// Outside of strings: on to the next string, bracket or end of the value.
-    fn value<'t>(&mut self, piece: &'t [u8], mut depth: u32) -> &'t [u8] {
-        for (at, byte) in piece.iter().enumerate() {
+    /// Outside of strings: on to the next string, or to the end of the value, which began at `from`.
+    fn value(&mut self, piece: &[u8], at: usize, mut depth: u32, from: usize) -> usize {
+        for (i, byte) in piece.iter().enumerate().skip(at) {
             match byte {
                 b'"' => {
-                    self.keep(&piece[..=at]);
                     self.place = Place::Text {
                         depth,
                         escaped: false,
                     };
-                    return &piece[at + 1..];
+                    return i + 1;
                 }
                 b'{' | b'[' => depth = depth.saturating_add(1),
                 b'}' | b']' if depth > 0 => depth -= 1,
                 b'}' | b',' if depth == 0 => {
-                    self.keep(&piece[..at]);
+                    self.keep(&piece[from..i]);
                     self.end_of_value();
                     self.place = if *byte == b',' {
                         Place::Between
                     } else {
                         Place::Over
                     };
-                    return &piece[at + 1..];
+                    return i + 1;
                 }
                 _ => {}
             }
         }
-        self.keep(piece);
         self.place = Place::Value { depth };
-        &[]
+        piece.len()
     }
 
-    fn text<'t>(&mut self, piece: &'t [u8], depth: u32, escaped: bool) -> &'t [u8] {
-        let mut from = usize::from(escaped);
-        loop {
-            let Some(at) = piece.get(from..).and_then(|p| memchr2(b'"', b'\\', p)) else {
-                self.keep(piece);
-                // `from` is past the end only when the piece ends behind a backslash.
-                self.place = Place::Text {
-                    depth,
-                    escaped: from > piece.len(),
-                };
-                return &[];
-            };
-            let at = from + at;
-            if piece[at] == b'"' {
-                self.keep(&piece[..=at]);
+    /// Inside a string: on to its end.
+    fn text(&mut self, piece: &[u8], at: usize, depth: u32, escaped: bool) -> usize {
+        let mut next = at + usize::from(escaped);
+        while let Some(found) = piece.get(next..).and_then(|p| memchr2(b'"', b'\\', p)) {
+            if piece[next + found] == b'"' {
                 self.place = Place::Value { depth };
-                return &piece[at + 1..];
+                return next + found + 1;
             }
-            from = at + 2;
+            next += found + 2;
         }
+        // `next` is past the end only when the piece ends behind a backslash.
+        self.place = Place::Text {
+            depth,
+            escaped: next > piece.len(),
+        };
+        piece.len()
     }
 
     fn keep(&mut self, bytes: &[u8]) {

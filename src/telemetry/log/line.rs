@@ -1,8 +1,5 @@
 //! What stands in a line, and in which order: the one list of the log's fields.
 
-use std::fmt::Display;
-use std::io::Write as _;
-use std::net::IpAddr;
 use std::time::Duration;
 
 /// Bytes of `url.path` and of model names that are kept; the rest is cut.
@@ -30,8 +27,8 @@ pub struct Record<'a> {
     pub status: Option<u16>,
     /// `1.1`.
     pub version: Option<&'static str>,
-    /// The peer of the connection.
-    pub client: IpAddr,
+    /// The address of the connection's peer.
+    pub client: &'a str,
     /// What went wrong, a short token.
     pub error_type: Option<&'a str>,
     /// The model asked for.
@@ -69,33 +66,37 @@ pub struct Record<'a> {
 impl Record<'_> {
     /// Appends the members after `timestamp`, and ends the line.
     pub(super) fn write(&self, out: &mut Vec<u8>) {
+        /// A member's name as it stands in the line.
+        macro_rules! name {
+            ($name:literal) => {
+                concat!(",\"", $name, "\":").as_bytes()
+            };
+        }
         let mut w = Members(out);
-        w.text("http.request.method", self.method);
-        w.text("url.path", self.path);
-        w.number("http.response.status_code", self.status);
-        w.text("network.protocol.version", self.version);
-        w.display("client.address", self.client);
-        w.text("error.type", self.error_type);
-        w.text("gen_ai.request.model", self.request_model);
-        w.text("gen_ai.response.model", self.response_model);
-        w.number("gen_ai.usage.input_tokens", self.usage.input);
-        w.number("gen_ai.usage.output_tokens", self.usage.output);
-        w.number("gen_ai.usage.cache_read.input_tokens", self.usage.cached);
-        w.text("trace_id", self.trace_id);
-        w.text("request.id", self.request_id);
+        w.text(name!("http.request.method"), self.method);
+        w.text(name!("url.path"), self.path);
+        w.number(name!("http.response.status_code"), self.status);
+        w.text(name!("network.protocol.version"), self.version);
+        w.text(name!("client.address"), Some(self.client));
+        w.text(name!("error.type"), self.error_type);
+        w.text(name!("gen_ai.request.model"), self.request_model);
+        w.text(name!("gen_ai.response.model"), self.response_model);
+        w.number(name!("gen_ai.usage.input_tokens"), self.usage.input);
+        w.number(name!("gen_ai.usage.output_tokens"), self.usage.output);
+        let cached = self.usage.cached;
+        w.number(name!("gen_ai.usage.cache_read.input_tokens"), cached);
+        w.text(name!("trace_id"), self.trace_id);
+        w.text(name!("request.id"), self.request_id);
         if self.upstream_request_id.is_some() {
-            w.text("upstream.request_id", self.upstream_request_id);
+            w.text(name!("upstream.request_id"), self.upstream_request_id);
         }
-        w.text("outcome", Some(self.outcome));
-        w.millis("duration_ms", Some(self.duration));
-        w.millis("ttft_ms", self.ttft);
-        w.millis("tpot_ms", self.tpot);
-        match self.stream {
-            Some(stream) => w.raw("stream", if stream { b"true" } else { b"false" }),
-            None => w.raw("stream", b"null"),
-        }
-        w.number("bytes_in", Some(self.bytes_in));
-        w.number("bytes_out", Some(self.bytes_out));
+        w.text(name!("outcome"), Some(self.outcome));
+        w.millis(name!("duration_ms"), Some(self.duration));
+        w.millis(name!("ttft_ms"), self.ttft);
+        w.millis(name!("tpot_ms"), self.tpot);
+        w.flag(name!("stream"), self.stream);
+        w.number(name!("bytes_in"), Some(self.bytes_in));
+        w.number(name!("bytes_out"), Some(self.bytes_out));
         for fragment in [self.kv_start, self.kv_end] {
             if !fragment.is_empty() {
                 out.push(b',');
@@ -106,55 +107,52 @@ impl Record<'_> {
     }
 }
 
-/// Appends `,"name":value` members.
+/// Appends members; their names come with comma, quotes and colon.
 struct Members<'a>(&'a mut Vec<u8>);
 
 impl Members<'_> {
-    fn name(&mut self, name: &str) {
-        self.0.extend_from_slice(b",\"");
-        self.0.extend_from_slice(name.as_bytes());
-        self.0.extend_from_slice(b"\":");
-    }
-
-    fn raw(&mut self, name: &str, value: &[u8]) {
-        self.name(name);
+    fn raw(&mut self, name: &[u8], value: &[u8]) {
+        self.0.extend_from_slice(name);
         self.0.extend_from_slice(value);
     }
 
-    fn text(&mut self, name: &str, value: Option<&str>) {
-        self.name(name);
-        match value {
-            Some(text) => write_text(self.0, cut(text)),
-            None => self.0.extend_from_slice(b"null"),
-        }
+    fn text(&mut self, name: &[u8], value: Option<&str>) {
+        let Some(text) = value else {
+            return self.raw(name, b"null");
+        };
+        self.0.extend_from_slice(name);
+        write_text(self.0, cut(text));
     }
 
-    fn number(&mut self, name: &str, value: Option<impl Into<u64>>) {
+    fn number(&mut self, name: &[u8], value: Option<impl Into<u64>>) {
         match value {
             Some(n) => self.raw(name, itoa::Buffer::new().format(n.into()).as_bytes()),
             None => self.raw(name, b"null"),
         }
     }
 
-    /// Of something whose text needs no escaping.
-    fn display(&mut self, name: &str, value: impl Display) {
-        self.name(name);
-        let _ = write!(self.0, "\"{value}\"");
+    fn flag(&mut self, name: &[u8], value: Option<bool>) {
+        self.raw(
+            name,
+            match value {
+                Some(true) => b"true",
+                Some(false) => b"false",
+                None => b"null",
+            },
+        );
     }
 
     /// Milliseconds with three decimals.
-    fn millis(&mut self, name: &str, value: Option<Duration>) {
-        self.name(name);
+    fn millis(&mut self, name: &[u8], value: Option<Duration>) {
         let Some(value) = value else {
-            return self.0.extend_from_slice(b"null");
+            return self.raw(name, b"null");
         };
-        let micros = value.as_micros();
-        self.0
-            .extend_from_slice(itoa::Buffer::new().format(micros / 1000).as_bytes());
-        let rest = u8::try_from(micros / 100 % 10).unwrap_or(0);
-        let more = u8::try_from(micros % 100).unwrap_or(0);
-        self.0
-            .extend_from_slice(&[b'.', b'0' + rest, b'0' + more / 10, b'0' + more % 10]);
+        let micros = u64::try_from(value.as_micros()).unwrap_or(u64::MAX);
+        self.raw(name, itoa::Buffer::new().format(micros / 1000).as_bytes());
+        let digit = |n: u64| b'0' + u8::try_from(n % 10).unwrap_or(0);
+        let places = [digit(micros / 100), digit(micros / 10), digit(micros)];
+        self.0.push(b'.');
+        self.0.extend_from_slice(&places);
     }
 }
 
@@ -191,7 +189,7 @@ mod tests {
             path: Some("/v1/chat/completions"),
             status: Some(200),
             version: Some("1.1"),
-            client: IpAddr::from([127, 0, 0, 1]),
+            client: "127.0.0.1",
             error_type: None,
             request_model: Some("m"),
             response_model: None,
