@@ -68,11 +68,9 @@ async fn run(stream: TcpStream, parts: &StackParts, client: &Rc<Client>) -> End 
     );
     let mut finishing = false;
     poll_fn(|cx| match client.poll_asked(cx) {
-        Asked::Cut => Poll::Ready(if client.waiting() == Waiting::Head {
-            End::HeadTimeout
-        } else {
-            End::Plain
-        }),
+        // Cut while it serves, a head was too slow; else the drain is over.
+        Asked::Cut if parts.worker().phase() < Phase::Draining => Poll::Ready(End::HeadTimeout),
+        Asked::Cut => Poll::Ready(End::Plain),
         Asked::Finish if !std::mem::replace(&mut finishing, true) => {
             connection.as_mut().graceful_shutdown();
             poll_connection(connection.as_mut(), client, cx)
@@ -87,15 +85,17 @@ where
     F: Future<Output = hyper::Result<()>>,
 {
     connection.poll(cx).map(|result| match result {
-        // Whatever broke, a request's own record tells of it.
-        Err(_) if client.waiting() != Waiting::Head => End::Plain,
+        // Whatever broke while a request ran, its own record tells of it.
+        Err(_) if client.waiting() == Waiting::Nothing => End::Plain,
         Err(error) if error.is_parse_too_large() => End::Malformed("head_too_large", Some(431)),
         Err(error) if error.is_parse() => {
             let reason = parse_reason(&error.to_string());
             End::Malformed(reason, (reason != "http2").then_some(400))
         }
         // A client that left in the middle of a head.
-        Err(error) if error.is_incomplete_message() => End::Malformed("incomplete_head", None),
+        Err(error) if error.is_incomplete_message() && client.waiting() == Waiting::Head => {
+            End::Malformed("incomplete_head", None)
+        }
         _ => End::Plain,
     })
 }

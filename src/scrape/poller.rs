@@ -208,10 +208,7 @@ impl Poller {
     }
 
     fn good(&mut self, asked: Instant, reading: Reading) {
-        if self.state.up != Some(true) {
-            let engine = reading.engine.unwrap_or("no known engine");
-            tracing::info!(source = %self.source.name, url = %self.state.url, engine, "Reading a source.");
-        }
+        self.announce(&reading);
         for (reason, count) in &reading.odd {
             add(&mut self.state.odd, reason, *count);
         }
@@ -219,6 +216,34 @@ impl Poller {
         self.state.up = Some(true);
         self.state.taken = Some(asked);
         self.state.reading = Some(Arc::new(reading));
+    }
+
+    /// Says what is read and from which metric, at the start and whenever that changes.
+    fn announce(&self, reading: &Reading) {
+        let usage_from = |r: &Reading| r.chosen.iter().find(|(v, _)| *v == "usage").map(|c| c.1);
+        let (engine, metric) = (reading.engine, usage_from(reading));
+        let before = self.state.reading.as_deref();
+        let same = before.is_some_and(|b| b.engine == engine && usage_from(b) == metric);
+        if same && self.state.up == Some(true) {
+            return;
+        }
+        let (source, url) = (&self.source.name, &self.state.url);
+        match (engine, metric) {
+            (Some(engine), Some(metric)) => {
+                tracing::info!("{source}: reading {engine} at {url}, usage from {metric}");
+            }
+            (Some(engine), None) => {
+                tracing::info!(
+                    "{source}: reading {engine} at {url}; it has no KV usage yet (gauges come with the first request)"
+                );
+            }
+            (None, _) if self.source.role.is_some() => {
+                tracing::warn!(
+                    "{source}: {url} answers, but no engine known here has KV gauges on it, so its usage stays unknown"
+                );
+            }
+            (None, _) => tracing::info!("{source}: reading {url}, which has no KV gauges"),
+        }
     }
 
     fn bad(&mut self, at: Instant, failed: &Failed) {

@@ -97,7 +97,10 @@ impl<const N: usize> TopLevel<N> {
                     bytes,
                     len,
                     escaped,
-                } => self.name(byte, rest, bytes, len, escaped),
+                } => match self.whole_name(piece, len) {
+                    Some(after) => after,
+                    None => self.name(byte, rest, bytes, len, escaped),
+                },
                 Place::Colon(which) => {
                     if byte == b':' {
                         self.keeping = which.map(usize::from);
@@ -118,6 +121,18 @@ impl<const N: usize> TopLevel<N> {
         self.found
     }
 
+    /// A name that stands whole in this piece, as nearly every one does, without an escape.
+    fn whole_name<'t>(&mut self, piece: &'t [u8], len: u8) -> Option<&'t [u8]> {
+        let end = memchr2(b'"', b'\\', piece).filter(|end| len == 0 && piece[*end] == b'"')?;
+        self.place = Place::Colon(self.which(&piece[..end]));
+        Some(&piece[end + 1..])
+    }
+
+    fn which(&self, name: &[u8]) -> Option<u8> {
+        let which = self.names.iter().position(|n| n.as_bytes() == name)?;
+        u8::try_from(which).ok()
+    }
+
     fn name<'t>(
         &mut self,
         byte: u8,
@@ -129,10 +144,8 @@ impl<const N: usize> TopLevel<N> {
         // A name with an escape, or a longer one, matches nothing: its length is past the bound.
         const NO_MATCH: u8 = u8::MAX;
         if byte == b'"' && !escaped {
-            let which = bytes
-                .get(..usize::from(len))
-                .and_then(|name| self.names.iter().position(|n| n.as_bytes() == name))
-                .and_then(|i| u8::try_from(i).ok());
+            let name = bytes.get(..usize::from(len));
+            let which = name.and_then(|name| self.which(name));
             self.place = Place::Colon(which);
             return rest;
         }
