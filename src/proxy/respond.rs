@@ -1,6 +1,7 @@
 //! Turns a [`ProxyError`] into a response of kvgauge's own, in OpenAI's shape.
 
 use super::error::{ProxyError, Stage};
+use super::worker::Worker;
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, DATE, RETRY_AFTER};
 use http::{HeaderValue, Request, Response};
@@ -9,18 +10,20 @@ use pin_project_lite::pin_project;
 use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::SystemTime;
 use tower::{Layer, Service};
 
 /// See the [module](self) description.
-#[derive(Clone, Copy, Debug)]
-pub struct RespondLayer;
+#[derive(Clone)]
+pub struct RespondLayer(pub Rc<Worker>);
 
 /// The service of [`RespondLayer`].
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Respond<S> {
     inner: S,
+    worker: Rc<Worker>,
 }
 
 pin_project! {
@@ -28,6 +31,7 @@ pin_project! {
     pub struct ResponseFuture<F> {
         #[pin]
         inner: F,
+        worker: Rc<Worker>,
     }
 }
 
@@ -60,7 +64,10 @@ impl<S> Layer<S> for RespondLayer {
     type Service = Respond<S>;
 
     fn layer(&self, inner: S) -> Respond<S> {
-        Respond { inner }
+        Respond {
+            inner,
+            worker: Rc::clone(&self.0),
+        }
     }
 }
 
@@ -82,6 +89,7 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         ResponseFuture {
             inner: self.inner.call(request),
+            worker: Rc::clone(&self.worker),
         }
     }
 }
@@ -95,9 +103,13 @@ where
     type Output = Result<Response<Answer<R>>, Infallible>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        Poll::Ready(Ok(match ready!(self.project().inner.poll(cx)) {
+        let this = self.project();
+        Poll::Ready(Ok(match ready!(this.inner.poll(cx)) {
             Ok(response) => response.map(|body| Answer::Router { body }),
-            Err(error) => own_response(&error),
+            Err(error) => {
+                this.worker.complain(&error);
+                own_response(&error)
+            }
         }))
     }
 }

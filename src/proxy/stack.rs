@@ -85,7 +85,7 @@ impl StackParts {
                 client.sees_kv,
             ))
             // Errors below become answers here.
-            .layer(RespondLayer)
+            .layer(RespondLayer(Rc::clone(worker)))
             // No room: turned away before any work is done.
             .layer(AdmitLayer(Rc::clone(worker)))
             // What can't be forwarded, or is too large, is refused before it is sent.

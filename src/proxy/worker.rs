@@ -1,5 +1,6 @@
 //! What all connections of one worker share. A worker is one thread, so nothing here is locked.
 
+use super::error::{ProxyError, Who};
 use super::stack::UpstreamPool;
 use crate::config::Settings;
 use crate::net::{Pool, PoolLimits};
@@ -9,6 +10,7 @@ use crate::telemetry::log::Sink;
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 /// How far the process is on its way out. Only ever moves down this list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -47,7 +49,11 @@ pub struct Worker {
     /// Connections to the router.
     pub pool: UpstreamPool,
     phase: Cell<Phase>,
+    complained: Cell<Option<Instant>>,
 }
+
+/// Between two complaints of one worker's about the router.
+const COMPLAINT_PAUSE: Duration = Duration::from_secs(10);
 
 impl Worker {
     /// A worker that serves.
@@ -77,6 +83,7 @@ impl Worker {
             meters,
             loads,
             phase: Cell::new(Phase::Serving),
+            complained: Cell::new(None),
         }
     }
 
@@ -89,6 +96,19 @@ impl Worker {
     /// Moves on.
     pub fn set_phase(&self, phase: Phase) {
         self.phase.set(phase.max(self.phase.get()));
+    }
+
+    /// Says on standard error what is wrong with the router, now and then: the log has every case.
+    pub fn complain(&self, error: &ProxyError) {
+        let now = Instant::now();
+        let quiet = self
+            .complained
+            .get()
+            .is_none_or(|last| now.saturating_duration_since(last) >= COMPLAINT_PAUSE);
+        if error.who == Who::Upstream && quiet {
+            self.complained.set(Some(now));
+            tracing::warn!("{error}");
+        }
     }
 
     /// Requests in flight on all workers.

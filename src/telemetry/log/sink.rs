@@ -9,12 +9,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
 use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 /// A block is handed over when it has grown to this, or at the worker's next tick.
 const BLOCK_BYTES: usize = 32 * 1024;
 
 /// Blocks that can wait; the bound that matters is the one in bytes.
 const MOST_BLOCKS: usize = 4096;
+
+/// For the last lines to be written when the process ends.
+const LAST_LINES: Duration = Duration::from_secs(5);
 
 struct Block {
     lines: u64,
@@ -84,9 +88,18 @@ impl Log {
     }
 
     /// Waits until everything handed over is written. Call it after every [`Sink`] is gone:
-    /// the writer ends with the last of them.
+    /// the writer ends with the last of them. A reader that takes nothing any more is given up after
+    /// a while, so that it can't keep the process from ending.
     pub fn finish(self) {
         drop(self.queue);
+        let give_up = Instant::now() + LAST_LINES;
+        while !self.writer.is_finished() {
+            if Instant::now() >= give_up {
+                tracing::warn!("nobody reads the request log: its last lines are lost");
+                return;
+            }
+            thread::park_timeout(Duration::from_millis(2));
+        }
         let _ = self.writer.join();
     }
 }
