@@ -62,6 +62,7 @@ fn a_router_that_refuses_is_502() {
     let address = nobody.address().to_string();
     assert!(message.contains(&address), "does not say where: {message}");
     logged(&kvgauge, "upstream_unreachable", 502);
+    assert!(kvgauge.says("can't reach the router").contains(&address));
     // The usage is known all the same.
     let usage = support::eventually("the stamp", || {
         fetch(kvgauge.listen, ASK).head.get("x-kv-usage")

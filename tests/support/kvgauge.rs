@@ -189,6 +189,17 @@ impl Kvgauge {
         found.unwrap_or_else(|| panic!("kvgauge did not say '{words}…'"))
     }
 
+    /// The first diagnostic with these words.
+    pub(crate) fn says(&self, words: &str) -> String {
+        let found = self.diagnostics.wait(PATIENCE, |lines, _| {
+            let mut texts = lines
+                .iter()
+                .map(|l| String::from_utf8_lossy(l).into_owned());
+            texts.find(|text| text.contains(words))
+        });
+        found.unwrap_or_else(|| panic!("kvgauge did not say '{words}'"))
+    }
+
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
