@@ -1,7 +1,9 @@
 //! An event stream (WHATWG HTML, 9.2.5), as far as usage, model and the first content need it.
 
 use super::{Found, fields};
-use memchr::{memchr, memmem};
+use memchr::memchr;
+use memchr::memmem::Finder;
+use std::sync::LazyLock;
 
 /// Reads `data:` lines. A line cut by a frame's end is carried over, up to a bound; a longer one is
 /// passed by without being read.
@@ -90,15 +92,18 @@ impl Events {
     }
 }
 
-/// Whether a `usage` or `meta_info` member that is not null may stand in the event. Inside a JSON
-/// string the quotes would be escaped, so text that speaks of usage is not taken for it.
+/// Whether a `usage` member that is not null may stand in the event. Inside a JSON string the quotes
+/// would be escaped, so text that speaks of usage is not taken for it. (SGLang's own `/generate`,
+/// which says `meta_info`, names no model, so its events are all parsed.)
 fn may_hold_usage(data: &[u8]) -> bool {
-    memmem::find_iter(data, b"\"usage\"").any(|at| {
+    /// Made once: making it costs more than a search.
+    static USAGE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"usage\""));
+    USAGE.find_iter(data).any(|at| {
         let after = data[at + 7..].trim_ascii_start();
         after
             .strip_prefix(b":")
             .is_some_and(|v| v.trim_ascii_start().first() == Some(&b'{'))
-    }) || memmem::find(data, b"\"meta_info\"").is_some()
+    })
 }
 
 #[cfg(test)]
