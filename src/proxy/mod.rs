@@ -17,6 +17,7 @@ mod screen;
 mod serve;
 mod stack;
 mod stamp;
+mod ticket;
 mod usage;
 mod worker;
 
