@@ -1,5 +1,4 @@
-//! Reading, preparing and merging real pages. Needs the folder of real pages beside the repository, or
-//! `KVGAUGE_SHARED`.
+//! Reading, preparing and merging the real pages of `tests/data`.
 //!
 //! `cargo bench --bench exposition`
 

@@ -2,7 +2,7 @@
 
 use super::{Answer, Shared};
 use crate::engine;
-use crate::kv::{FailureReason, Pool, RoleState, SourceState};
+use crate::kv::{FailureReason, Pool, RoleState, SourceState, Unknown};
 use serde_json::{Map, Value, json};
 use std::time::{Duration, Instant};
 
@@ -71,7 +71,7 @@ pub(super) fn sources(shared: &Shared) -> Answer {
 fn source(source: &SourceState, now: Instant, max_age: Duration) -> Value {
     let since = |at: Instant| millis(now.saturating_duration_since(at));
     let reading = source.reading.as_deref();
-    let current = engine::current(source, now, max_age);
+    let unknown = unknown(source, now, max_age);
     json!({
         "name": source.name,
         "url": source.url,
@@ -81,7 +81,7 @@ fn source(source: &SourceState, now: Instant, max_age: Duration) -> Value {
             Some(true) => "up",
             Some(false) => "down",
         },
-        "unknown": current.err().map(super::super::kv::Unknown::as_str),
+        "unknown": unknown.map(Unknown::as_str),
         "engine": reading.and_then(|r| r.engine),
         "age_ms": source.taken.map(since),
         "unchanged_ms": source.unchanged_since.map(since),
@@ -92,6 +92,7 @@ fn source(source: &SourceState, now: Instant, max_age: Duration) -> Value {
             "reason": f.reason.as_str(),
             "message": f.message,
             "age_ms": since(f.at),
+            "resolved": source.up == Some(true),
         })),
         "failures": counts(FailureReason::ALL.iter().zip(source.failures)
             .filter(|(_, n)| *n > 0)
@@ -103,6 +104,20 @@ fn source(source: &SourceState, now: Instant, max_age: Duration) -> Value {
             .collect::<Map<_, _>>()),
         "pools": reading.map(|r| r.pools.iter().map(pool).collect::<Vec<_>>()),
     })
+}
+
+/// Why nothing is known of a source's usage, where that is so. A router's has none to know.
+fn unknown(source: &SourceState, now: Instant, max_age: Duration) -> Option<Unknown> {
+    let (reading, _) = match engine::current(source, now, max_age) {
+        Ok(current) => current,
+        Err(why) => return Some(why),
+    };
+    source.role?;
+    if reading.pools.iter().any(|pool| pool.usage.is_ok()) {
+        return None;
+    }
+    let first = reading.pools.iter().find_map(|pool| pool.usage.err());
+    Some(first.unwrap_or(Unknown::Absent))
 }
 
 fn pool(pool: &Pool) -> Value {

@@ -59,12 +59,15 @@ const ROUTES: [Route; 6] = [
     Route {
         path: "/",
         about: "this list",
-        answer: |_| Answer::text(StatusCode::OK, &index()),
+        answer: |_| {
+            let head = concat!("kvgauge ", env!("CARGO_PKG_VERSION"), "\n\n");
+            Answer::text(StatusCode::OK, &format!("{head}{}", index()))
+        },
     },
 ];
 
 fn index() -> String {
-    let mut text = format!("kvgauge {}\n\n", env!("CARGO_PKG_VERSION"));
+    let mut text = String::new();
     for route in &ROUTES {
         text.push_str(&format!("{:<10} {}\n", route.path, route.about));
     }

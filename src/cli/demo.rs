@@ -160,7 +160,7 @@ fn where_to_look(server: &Server, deployment: &Deployment) -> String {
          curl -i http://{listen}/v1/chat/completions -H 'content-type: application/json' \
          -d '{{\"model\":\"{MODEL}\",\"messages\":[{{\"role\":\"user\",\"content\":\"Hello\"}}],\"max_tokens\":16}}'\n\
          \n  Router, engines and kvgauge as one Prometheus target:\n    curl http://{admin}/metrics\n\
-         \n  The KV state as JSON:\n    curl http://{admin}/kv\n\
+         \n  The KV state, and where each value comes from:\n    curl http://{admin}/kv\n    curl http://{admin}/sources\n\
          \n  Behind it: router http://{router} (metrics http://{router_metrics}/metrics), \
          prefill http://{prefill}, decode http://{decode}\n\n"
     )

@@ -77,19 +77,19 @@ pub fn run(args: &args::Serve) -> ExitCode {
 }
 
 fn serve(settings: Settings) -> anyhow::Result<()> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    // Before anything is announced, so that a signal that answers the announcement drains.
+    let mut signals = runtime.block_on(async { Signals::new() })?;
     let server = Server::start(settings, std::io::stdout())?;
     server.announce();
-    let runtime = Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let mut signals = Signals::new()?;
         let name = signals.next().await;
         tracing::info!("{name}: draining. A second signal cuts what still runs.");
         let cut = async move {
             let _ = signals.next().await;
         };
         server.leave(cut).await;
-        anyhow::Ok(())
-    })?;
+    });
     server.end()
 }
 

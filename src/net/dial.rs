@@ -18,7 +18,7 @@ pub enum DialError {
         source: io::Error,
     },
     /// Every address refused or failed; this is the last one's error.
-    #[error("{addr} answered the connection attempt with: {source}")]
+    #[error("connecting to {addr} failed: {source}")]
     Connect {
         /// The address tried last.
         addr: SocketAddr,

@@ -68,6 +68,8 @@ pub enum Who {
 pub enum Stage {
     /// The request's head.
     RequestHead,
+    /// The request's body is malformed, or broke off.
+    RequestBody,
     /// The request's body passed its limit.
     RequestTooLarge,
     /// A method or protocol that is not carried.
@@ -135,7 +137,7 @@ impl ProxyError {
     #[must_use]
     pub fn status(&self) -> StatusCode {
         match self.stage {
-            Stage::RequestHead => StatusCode::BAD_REQUEST,
+            Stage::RequestHead | Stage::RequestBody => StatusCode::BAD_REQUEST,
             Stage::RequestTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Stage::Unsupported => StatusCode::NOT_IMPLEMENTED,
             Stage::Admission => StatusCode::SERVICE_UNAVAILABLE,
@@ -150,7 +152,10 @@ impl ProxyError {
     #[must_use]
     pub fn outcome(&self) -> Outcome {
         match self.stage {
-            Stage::RequestHead | Stage::RequestTooLarge | Stage::Unsupported => Outcome::Rejected,
+            Stage::RequestHead
+            | Stage::RequestBody
+            | Stage::RequestTooLarge
+            | Stage::Unsupported => Outcome::Rejected,
             Stage::Admission => Outcome::Overloaded,
             Stage::Connect | Stage::ConnectTimeout => Outcome::UpstreamUnreachable,
             Stage::ResponseHead => Outcome::UpstreamAborted,
@@ -163,6 +168,7 @@ impl ProxyError {
     pub fn code(&self) -> &'static str {
         match self.stage {
             Stage::RequestHead => "bad_request",
+            Stage::RequestBody => "bad_request_body",
             Stage::RequestTooLarge => "request_too_large",
             Stage::Unsupported => "unsupported",
             Stage::Admission => "overloaded",

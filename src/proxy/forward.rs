@@ -73,6 +73,14 @@ fn explain(error: PoolError) -> ProxyError {
             );
             ProxyError::upstream(stage, Retry::Safe, message)
         }
+        PoolError::Broken(error) if error.is_user() => ProxyError::refused(
+            Stage::RequestBody,
+            "the request's body is malformed or broke off: see the client's framing",
+        ),
+        PoolError::Broken(error) if error.is_parse_too_large() => {
+            let message = "the router's answer has a head over limits.header_fields or limits.header_bytes: raise them if it is right".to_owned();
+            ProxyError::upstream(Stage::ResponseHead, Retry::Unsafe, message)
+        }
         PoolError::Broken(error) => {
             let message = format!(
                 "the router broke off before it had answered ({error}): see the router's own log"

@@ -10,7 +10,10 @@ use http::{Method, Request, Response};
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 use std::convert::Infallible;
+use std::error::Error;
 use std::future::Future;
+use std::io::{self, ErrorKind};
+use std::iter;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
@@ -147,21 +150,21 @@ where
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let this = self.project();
         let frame = ready!(this.inner.poll_frame(cx));
-        match &frame {
-            Some(Ok(frame)) => {
-                if let Some(data) = frame.data_ref() {
-                    this.seen
-                        .bytes
-                        .set(this.seen.bytes.get() + data.len() as u64);
-                    if let Some(scanner) = this.seen.model.borrow_mut().as_mut() {
-                        scanner.feed(data);
-                    }
-                }
+        if let Some(Ok(frame)) = &frame
+            && let Some(data) = frame.data_ref()
+        {
+            this.seen
+                .bytes
+                .set(this.seen.bytes.get() + data.len() as u64);
+            if let Some(scanner) = this.seen.model.borrow_mut().as_mut() {
+                scanner.feed(data);
             }
-            Some(Err(_)) => this.seen.broken.set(true),
-            None => {}
         }
-        Poll::Ready(frame.map(|frame| frame.map_err(Into::into)))
+        Poll::Ready(frame.map(|frame| {
+            frame.map_err(Into::into).inspect_err(|error: &BoxError| {
+                this.seen.left.set(!is_malformed(&**error));
+            })
+        }))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -171,6 +174,18 @@ where
     fn size_hint(&self) -> SizeHint {
         self.inner.size_hint()
     }
+}
+
+/// Whether a body ended since what came is no body, and not since nothing came any more.
+fn is_malformed(error: &(dyn Error + 'static)) -> bool {
+    iter::successors(Some(error), |&cause| cause.source())
+        .filter_map(|cause| cause.downcast_ref::<io::Error>())
+        .any(|cause| {
+            matches!(
+                cause.kind(),
+                ErrorKind::InvalidInput | ErrorKind::InvalidData
+            )
+        })
 }
 
 // === impl Outflow ===

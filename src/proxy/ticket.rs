@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 #[derive(Default)]
 pub(super) struct InflowSeen {
     pub(super) bytes: Cell<u64>,
-    pub(super) broken: Cell<bool>,
+    pub(super) left: Cell<bool>,
     pub(super) model: RefCell<Option<TopLevel<1>>>,
 }
 
@@ -123,8 +123,9 @@ impl Ticket {
 
     pub(super) fn flowed(&mut self, data: &[u8]) {
         self.answer.bytes_out += data.len() as u64;
-        if self.answer.reader.feed(data) && self.answer.first_content.is_none() {
-            self.answer.first_content = Some(self.start.elapsed());
+        let answer = &mut self.answer;
+        if answer.reader.feed(data) && answer.first_content.is_none() && answer.failed.is_none() {
+            answer.first_content = Some(self.start.elapsed());
         }
     }
 
@@ -154,12 +155,14 @@ impl Ticket {
         let now = Instant::now();
         let duration = now.saturating_duration_since(self.start);
         let (worker, client) = (&self.worker, &self.client);
-        // An upload that broke off makes the router's connection fail as well: the client came first.
-        let (outcome, error) = match outcome {
-            Outcome::UpstreamAborted if self.inflow.broken.get() => {
-                (Outcome::ClientGone, Some("client_gone"))
-            }
-            other => (other, error),
+        // A client that left in the middle of its body ends the router's connection too: it came first.
+        let (outcome, error) = if self.inflow.left.get()
+            && matches!(outcome, Outcome::UpstreamAborted | Outcome::Rejected)
+        {
+            self.answer.status = self.answer.status.filter(|_| self.answer.failed.is_none());
+            (Outcome::ClientGone, Some("client_gone"))
+        } else {
+            (outcome, error)
         };
         let reader = std::mem::replace(&mut self.answer.reader, Reader::Blind);
         let Found { usage, model } = reader.finish();

@@ -74,7 +74,7 @@ pub(super) fn explain(name: &str, url: &Target, failed: &Failed) -> String {
         }
         Failed::NotMetrics("JSON") => {
             format!(
-                "{name} answered JSON at {path}, not a Prometheus page: TensorRT-LLM serves its page at /prometheus/metrics; else correct the source's url"
+                "{name} answered JSON at {path}, not a Prometheus page: correct the source's url (TensorRT-LLM's page is at /prometheus/metrics)"
             )
         }
         Failed::NotMetrics(what) => {
@@ -83,9 +83,7 @@ pub(super) fn explain(name: &str, url: &Target, failed: &Failed) -> String {
             )
         }
         Failed::Page(what) => {
-            format!(
-                "{name}'s page at {path} was not taken: {what}; see scrape.max_series and scrape.max_label_bytes"
-            )
+            format!("{name}'s page at {path} was not taken: {what}")
         }
     }
 }

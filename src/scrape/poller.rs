@@ -184,6 +184,12 @@ impl Poller {
         };
         let page = Page::read(text, &limits).map_err(|error| match error {
             PageError::NotMetrics { looks_like } => Failed::NotMetrics(looks_like),
+            PageError::TooManySeries { limit } => Failed::Page(format!(
+                "it has more than {limit} series: raise scrape.max_series if that is right"
+            )),
+            PageError::LabelsTooLong { limit, line } => Failed::Page(format!(
+                "the labels in line {line} are longer than {limit} bytes: raise scrape.max_label_bytes if that is right"
+            )),
             other => Failed::Page(other.to_string()),
         })?;
         for dropped in page.dropped() {
@@ -191,8 +197,14 @@ impl Poller {
         }
         let label = (&*self.settings.metrics.source_label, &*self.source.name);
         let prepared = Prepared::new(&page, Some(label));
-        if prepared.duplicates() > 0 {
-            add(&mut self.state.dropped, "duplicate", prepared.duplicates());
+        for (reason, count) in [
+            ("duplicate", prepared.duplicates()),
+            ("misfit", prepared.misfits()),
+            ("unwritable_name", prepared.unwritable()),
+        ] {
+            if count > 0 {
+                add(&mut self.state.dropped, reason, count);
+            }
         }
         self.state.samples = Some(page.sample_count() as u64);
         self.state.bytes = Some(text.len() as u64);
@@ -249,9 +261,9 @@ impl Poller {
     fn bad(&mut self, at: Instant, failed: &Failed) {
         let reason = failed.reason();
         let message: Arc<str> = explain(&self.source.name, &self.source.url, failed).into();
-        let was = self.state.failure.as_ref().map(|f| f.reason);
+        let was = self.state.failure.as_ref().map(|f| &f.message);
         // Said once for each change, not at every attempt.
-        if self.state.up != Some(false) || was != Some(reason) {
+        if self.state.up != Some(false) || was != Some(&message) {
             tracing::warn!(source = %self.source.name, reason = reason.as_str(), "{message}");
         }
         if reason.ends_reading() {
