@@ -71,6 +71,32 @@ fn a_router_that_refuses_is_502() {
 }
 
 #[test]
+fn a_malformed_request_body_is_the_clients_fault() {
+    let upstream = Upstream::ok();
+    let (kvgauge, _decode) = with_decode(upstream.address(), "");
+    let answer = fetch(
+        kvgauge.listen,
+        "POST / HTTP/1.1\r\nHost: k\r\nx-request-id: asked\r\nTransfer-Encoding: chunked\r\n\r\n\
+         5\r\nhello\r\nno number\r\n",
+    );
+    own(&answer, 400, "bad_request_body");
+    logged(&kvgauge, "rejected", 400);
+}
+
+#[test]
+fn a_client_that_leaves_in_the_middle_of_its_body_is_gone() {
+    let upstream = Upstream::ok();
+    let (kvgauge, _decode) = with_decode(upstream.address(), "");
+    let mut client = Client::connect(kvgauge.listen);
+    client
+        .send("POST / HTTP/1.1\r\nHost: k\r\nx-request-id: asked\r\nContent-Length: 9\r\n\r\nhalf");
+    client.close();
+    let line = kvgauge.line_of("asked");
+    assert_eq!(line["outcome"], "client_gone", "{line}");
+    assert_eq!(line["http.response.status_code"], Value::Null, "{line}");
+}
+
+#[test]
 fn a_router_that_comes_back_serves_again() {
     let router = Page::refusing();
     let (kvgauge, _decode) = with_decode(router.address(), "");
