@@ -3,6 +3,7 @@
 mod json;
 mod page;
 mod server;
+mod stall;
 
 pub use server::{Admin, Shared};
 

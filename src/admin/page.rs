@@ -7,6 +7,7 @@ use crate::engine;
 use crate::exposition::{self, Limits, MetricType, Page, Prepared, TextWriter, merge};
 use crate::kv::{FailureReason, RoleState, SourceState};
 use crate::telemetry::names::{self, Name};
+use bytes::Bytes;
 use http::{HeaderValue, StatusCode};
 use std::sync::Arc;
 use std::time::Instant;
@@ -22,7 +23,14 @@ const OWN_LIMITS: Limits = Limits {
 };
 
 pub(super) fn metrics(shared: &Shared) -> Answer {
-    let now = Instant::now();
+    Answer {
+        status: StatusCode::OK,
+        content_type: HeaderValue::from_static(exposition::TEXT_CONTENT_TYPE),
+        body: render(shared, Instant::now()),
+    }
+}
+
+fn render(shared: &Shared, now: Instant) -> Bytes {
     let snapshot = shared.snapshot.load();
     let max_age = shared.settings.scrape.max_age;
     let states = engine::observe(&snapshot, now, max_age);
@@ -44,11 +52,7 @@ pub(super) fn metrics(shared: &Shared) -> Answer {
         pages.extend(kept.filter_map(|(index, _)| shared.pages.get(index)));
     }
     let pages: Vec<&Prepared> = pages.iter().map(|page| &**page).collect();
-    Answer {
-        status: StatusCode::OK,
-        content_type: HeaderValue::from_static(exposition::TEXT_CONTENT_TYPE),
-        body: merge(&pages, pinned).text.into(),
-    }
+    merge(&pages, pinned).text.into()
 }
 
 fn own_page(text: &[u8]) -> Option<Prepared> {

@@ -1,6 +1,7 @@
 //! The listener's HTTP side. Bounded in connections and in time, and on the metrics plane's thread:
 //! whatever happens here, no request of a client's notices.
 
+use super::stall::Stalling;
 use super::{Answer, ROUTES};
 use crate::config::Settings;
 use crate::kv::Handle;
@@ -31,7 +32,10 @@ use tower_http::compression::CompressionLayer;
 use tower_http::set_header::SetResponseHeaderLayer;
 
 /// Connections at a time; more wait in the listener's queue.
-const MOST_CONNECTIONS: usize = 64;
+const MOST_CONNECTIONS: usize = 32;
+
+/// A peer that takes nothing of its answer for so long is dropped.
+const WRITE_STALL: Duration = Duration::from_secs(10);
 
 /// For a request's head, and so for a connection without one.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
@@ -122,7 +126,7 @@ async fn serve(stream: TcpStream, shared: Rc<Shared>) {
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
         .serve_connection(
-            TokioIo::new(stream),
+            TokioIo::new(Stalling::new(stream, WRITE_STALL)),
             service_fn(move |request| stack.clone().call(request)),
         )
         .await;

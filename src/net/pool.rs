@@ -196,7 +196,7 @@ impl<B> Shared<B> {
     }
 
     fn put_back(&self, mut connection: Connection<B>) {
-        if connection.sender.is_closed() {
+        if connection.sender.is_closed() || self.limits.max_idle == 0 {
             return;
         }
         let mut idle = self.idle.borrow_mut();
@@ -218,6 +218,7 @@ where
         let stream = dial(&self.target.host, self.target.port, limits.connect).await?;
         let (sender, connection) = http1::Builder::new()
             .max_headers(limits.header_fields)
+            .max_header_size(limits.header_bytes)
             .max_buf_size(limits.header_bytes.max(MIN_BUFFER))
             .handshake(TokioIo::new(stream))
             .await
@@ -287,8 +288,13 @@ impl<B> Body for PooledBody<B> {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         let frame = ready!(Pin::new(&mut self.incoming).poll_frame(cx));
-        // After the last frame of an exact length nobody polls again.
-        if frame.is_none() || self.incoming.is_end_stream() {
+        // After trailers, and after the last frame of an exact length, nobody polls again.
+        let last = match &frame {
+            Some(Ok(frame)) => frame.is_trailers(),
+            Some(Err(_)) => false,
+            None => true,
+        };
+        if last || self.incoming.is_end_stream() {
             self.give_back();
         }
         Poll::Ready(frame)

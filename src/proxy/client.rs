@@ -20,14 +20,20 @@ pub enum Waiting {
     Nothing,
 }
 
-/// What a connection was asked to do.
+/// What a connection was asked to do. A later one in this list replaces an earlier one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Asked {
     /// Go on.
     Nothing,
     /// End after the running request.
     Finish,
-    /// End at once.
+    /// End at once: the peer has left, or has taken nothing for too long.
+    Gone,
+    /// End at once: a head did not come whole in time.
+    SlowHead,
+    /// End at once: the request has taken longer than `timeouts.request`.
+    Overdue,
+    /// End at once: the drain is over.
     Cut,
 }
 
@@ -41,6 +47,10 @@ pub struct Client {
     pub sees_kv: bool,
     waiting: Cell<(Waiting, Instant)>,
     asked: Cell<Asked>,
+    /// Bytes came while a request ran: its body's, or something behind it that hides the peer's leaving.
+    more_came: Cell<bool>,
+    /// The socket is to be asked whether the peer has left.
+    probe: Cell<bool>,
     connection: RefCell<Option<Waker>>,
     flushes: Cell<u64>,
     flush_waiter: RefCell<Option<Waker>>,
@@ -62,6 +72,8 @@ impl Client {
             },
             waiting: Cell::new((Waiting::FirstByte, Instant::now())),
             asked: Cell::new(Asked::Nothing),
+            more_came: Cell::new(false),
+            probe: Cell::new(false),
             connection: RefCell::new(None),
             flushes: Cell::new(0),
             flush_waiter: RefCell::new(None),
@@ -85,6 +97,7 @@ impl Client {
 
     pub(super) fn request_began(&self) {
         self.waiting.set((Waiting::Nothing, Instant::now()));
+        self.more_came.set(false);
     }
 
     pub(super) fn request_ended(&self, now: Instant) {
@@ -92,8 +105,12 @@ impl Client {
     }
 
     pub(super) fn bytes_arrived(&self) {
-        if matches!(self.waiting(), Waiting::FirstByte | Waiting::NextRequest) {
-            self.waiting.set((Waiting::Head, Instant::now()));
+        match self.waiting() {
+            Waiting::FirstByte | Waiting::NextRequest => {
+                self.waiting.set((Waiting::Head, Instant::now()));
+            }
+            Waiting::Nothing => self.more_came.set(true),
+            Waiting::Head => {}
         }
     }
 
@@ -110,10 +127,37 @@ impl Client {
     pub fn ask(&self, asked: Asked) {
         if asked > self.asked.get() {
             self.asked.set(asked);
-            if let Some(waker) = self.connection.borrow_mut().take() {
-                waker.wake();
-            }
+            self.wake();
         }
+    }
+
+    /// What it was asked.
+    #[must_use]
+    pub fn asked(&self) -> Asked {
+        self.asked.get()
+    }
+
+    fn wake(&self) {
+        let waker = self.connection.borrow_mut().take();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    // === whether the peer is still there ===
+
+    /// hyper reads on while a request runs, and so sees the peer leave, until a byte comes that it has
+    /// to keep (RFC 9112, 9.3.2: pipelining). Then the socket has to be asked.
+    pub fn look_for_peer(&self) {
+        if self.more_came.get() && self.waiting() == Waiting::Nothing {
+            self.probe.set(true);
+            self.wake();
+        }
+    }
+
+    /// Whether the socket is to be asked, once.
+    pub(super) fn take_probe(&self) -> bool {
+        self.probe.replace(false)
     }
 
     pub(super) fn poll_asked(&self, cx: &Context<'_>) -> Asked {

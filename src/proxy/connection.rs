@@ -14,12 +14,15 @@ use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 use tower::Service;
 
 /// The least that hyper accepts for its read buffer.
 const MIN_BUFFER: usize = 8192;
+
+/// Past `timeouts.request` by so much, the request's own clock has not been able to end it.
+const OVERDUE: Duration = Duration::from_millis(500);
 
 /// Why a connection ended, as far as it matters here.
 enum End {
@@ -67,17 +70,29 @@ async fn run(stream: TcpStream, parts: &StackParts, client: &Rc<Client>) -> End 
             .serve_connection(io, service)
     );
     let mut finishing = false;
-    poll_fn(|cx| match client.poll_asked(cx) {
-        // Cut while it serves, a head was too slow; else the drain is over.
-        Asked::Cut if parts.worker().phase() < Phase::Draining => Poll::Ready(End::HeadTimeout),
-        Asked::Cut => Poll::Ready(End::Plain),
-        Asked::Finish if !std::mem::replace(&mut finishing, true) => {
+    poll_fn(|cx| {
+        if client.poll_asked(cx) == Asked::Finish && !std::mem::replace(&mut finishing, true) {
             connection.as_mut().graceful_shutdown();
-            poll_connection(connection.as_mut(), client, cx)
         }
-        _ => poll_connection(connection.as_mut(), client, cx),
+        if let Some(end) = at_once(client.asked()) {
+            return Poll::Ready(end);
+        }
+        let polled = poll_connection(connection.as_mut(), client, cx);
+        // The socket may just have said that the peer is gone.
+        match at_once(client.asked()) {
+            Some(end) if polled.is_pending() => Poll::Ready(end),
+            _ => polled,
+        }
     })
     .await
+}
+
+fn at_once(asked: Asked) -> Option<End> {
+    match asked {
+        Asked::Nothing | Asked::Finish => None,
+        Asked::SlowHead => Some(End::HeadTimeout),
+        Asked::Gone | Asked::Overdue | Asked::Cut => Some(End::Plain),
+    }
 }
 
 fn poll_connection<F>(connection: Pin<&mut F>, client: &Client, cx: &mut Context<'_>) -> Poll<End>
@@ -87,15 +102,17 @@ where
     connection.poll(cx).map(|result| match result {
         // Whatever broke while a request ran, its own record tells of it.
         Err(_) if client.waiting() == Waiting::Nothing => End::Plain,
-        Err(error) if error.is_parse_too_large() => End::Malformed("head_too_large", Some(431)),
+        Err(error) if error.is_parse_too_large() => {
+            let long_target = error.to_string().contains("URI");
+            let status = if long_target { 414 } else { 431 };
+            End::Malformed("head_too_large", Some(status))
+        }
         Err(error) if error.is_parse() => {
             let reason = parse_reason(&error.to_string());
             End::Malformed(reason, (reason != "http2").then_some(400))
         }
         // A client that left in the middle of a head.
-        Err(error) if error.is_incomplete_message() && client.waiting() == Waiting::Head => {
-            End::Malformed("incomplete_head", None)
-        }
+        Err(_) if client.waiting() == Waiting::Head => End::Malformed("incomplete_head", None),
         _ => End::Plain,
     })
 }
@@ -150,9 +167,18 @@ pub(super) fn sweep(client: &Client, worker: &Worker, now: Instant) {
     let waited = client.waited(now);
     match client.waiting() {
         Waiting::FirstByte if waited > timeouts.request_head => client.ask(Asked::Finish),
-        Waiting::Head if waited > timeouts.request_head => client.ask(Asked::Cut),
-        Waiting::NextRequest if waited > timeouts.client_idle => client.ask(Asked::Finish),
-        _ => {}
+        Waiting::Head if waited > timeouts.request_head => client.ask(Asked::SlowHead),
+        // Idle, or not taking what is left of its answer.
+        Waiting::NextRequest if waited > timeouts.client_idle => client.ask(Asked::Gone),
+        // A client that takes nothing keeps the body's own clock from being looked at.
+        Waiting::Nothing
+            if timeouts
+                .request
+                .is_some_and(|limit| waited > limit + OVERDUE) =>
+        {
+            client.ask(Asked::Overdue);
+        }
+        _ => client.look_for_peer(),
     }
     match worker.phase() {
         Phase::Serving | Phase::Leaving => {}

@@ -170,6 +170,13 @@ impl<B: Body<Error = BodyError>> Body for Timed<B> {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<B::Data>, BodyError>>> {
         let this = self.project();
+        if this
+            .clocks
+            .whole
+            .is_some_and(|whole| Instant::now() >= whole)
+        {
+            return Poll::Ready(Some(Err(BodyError::Deadline)));
+        }
         if let Poll::Ready(frame) = this.inner.poll_frame(cx) {
             *this.last = None;
             return Poll::Ready(frame);

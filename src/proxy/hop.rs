@@ -221,6 +221,8 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut response = ready!(self.project().inner.poll(cx))?;
+        // The version is of one hop too: the client gets the framing of its own.
+        *response.version_mut() = Version::HTTP_11;
         let headers = response.headers_mut();
         if holds_any(headers, &[TRANSFER_ENCODING]) {
             // hyper read the body by the coding (RFC 9112, 6.3), so a length beside it is a lie.

@@ -1,14 +1,15 @@
 //! The client's socket, with an eye on what comes and goes: the sweeper needs to know when bytes
 //! arrived, a broken answer needs to know that what was read before has left.
 
-use super::client::Client;
+use super::client::{Asked, Client};
 use socket2::SockRef;
+use std::future::Future as _;
 use std::io::{self, IoSlice};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 
 /// What the kernel still holds of an answer gets this long to leave before a reset discards it.
@@ -36,6 +37,15 @@ impl ClientIo {
             None => Err(io::ErrorKind::NotConnected.into()),
         }
     }
+}
+
+/// By the readiness that the kernel reported, without reading: FIN and RST both close the read side.
+fn peer_has_left(stream: &TcpStream) -> bool {
+    let ready = pin!(stream.ready(Interest::READABLE));
+    matches!(
+        ready.poll(&mut Context::from_waker(Waker::noop())),
+        Poll::Ready(Ok(ready)) if ready.is_read_closed()
+    )
 }
 
 impl AsyncRead for ClientIo {
@@ -82,9 +92,13 @@ impl AsyncWrite for ClientIo {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let (stream, client) = self.parts()?;
-        ready!(stream.poll_flush(cx))?;
+        let (mut stream, client) = self.parts()?;
+        ready!(stream.as_mut().poll_flush(cx))?;
         client.flushed();
+        // hyper flushes at every turn, so this is where the socket can be asked.
+        if client.take_probe() && peer_has_left(&stream) {
+            client.ask(Asked::Gone);
+        }
         Poll::Ready(Ok(()))
     }
 

@@ -209,8 +209,8 @@ where
                     if let Some(data) = frame.data_ref() {
                         ticket.flowed(data);
                     }
-                    // After the last frame of a known length nobody polls again.
-                    if this.inner.is_end_stream() {
+                    // After trailers, and after the last frame of a known length, nobody polls again.
+                    if frame.is_trailers() || this.inner.is_end_stream() {
                         ticket.completed();
                     }
                 }

@@ -119,6 +119,13 @@ fn screen<B>(request: &Request<B>, most_body: Option<u64>) -> Result<(), ProxyEr
             "CONNECT is not supported: kvgauge is a reverse proxy for one router, not a tunnel",
         ));
     }
+    let uri = request.uri();
+    if uri.authority().is_some() && uri.scheme().is_none() {
+        return Err(ProxyError::refused(
+            Stage::RequestHead,
+            "the request's target is an authority, which is for CONNECT only",
+        ));
+    }
     host(request)?;
     if wants_websocket(request.headers()) {
         return Err(ProxyError::refused(

@@ -1,7 +1,7 @@
 //! What is known of one request, from its head to its last byte; the line and the counts are made from
 //! it once, however the request ends.
 
-use super::client::Client;
+use super::client::{Asked, Client};
 use super::error::Outcome;
 use super::request_id::REQUEST_ID;
 use super::respond::Failed;
@@ -141,6 +141,8 @@ impl Ticket {
     fn abandoned(&mut self) {
         if std::thread::panicking() {
             self.end(Outcome::Internal, Some("panic"));
+        } else if self.client.asked() == Asked::Overdue {
+            self.end(Outcome::Timeout, Some("request_timeout"));
         } else if self.worker.phase() == Phase::Cutting {
             self.end(Outcome::Drained, Some("drained"));
         } else {

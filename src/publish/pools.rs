@@ -5,8 +5,14 @@ use crate::kv::{PoolKind, RoleState};
 use std::fmt::Write as _;
 use std::time::Duration;
 
-/// Members at most; the fullest roles come first anyway, in the order of [`crate::kv::Role`].
+/// Members at most, in the order of [`crate::kv::Role`].
 const MOST_MEMBERS: usize = 16;
+
+/// No member begins behind so many bytes: proxies and clients take 4 to 8 KiB of head.
+const MOST_BYTES: usize = 2048;
+
+/// Bytes of a model's name that are shown.
+const MOST_MODEL_BYTES: usize = 64;
 
 /// Places behind the point: a decimal has at most three (RFC 9651, 3.3.2).
 const PLACES: usize = 3;
@@ -15,6 +21,9 @@ const PLACES: usize = 3;
 pub(super) fn render(states: &[RoleState]) -> Option<String> {
     let mut out = String::with_capacity(160 * states.len().min(MOST_MEMBERS));
     for state in states.iter().take(MOST_MEMBERS) {
+        if out.len() > MOST_BYTES {
+            break;
+        }
         if !out.is_empty() {
             out.push_str(", ");
         }
@@ -28,7 +37,7 @@ fn member(out: &mut String, state: &RoleState, several_models: bool) {
     out.push_str(state.role.as_str());
     if several_models && let Some(model) = &state.model {
         out.push_str(";model=");
-        text(out, model);
+        text(out, beginning(model));
     }
     match state.usage {
         Ok(usage) => fraction(out, "usage", Some(usage)),
@@ -75,6 +84,15 @@ pub(super) fn millis(age: Duration) -> u64 {
     u64::try_from(age.as_millis()).unwrap_or(u64::MAX)
 }
 
+/// Cut between characters.
+fn beginning(model: &str) -> &str {
+    let mut end = MOST_MODEL_BYTES.min(model.len());
+    while !model.is_char_boundary(end) {
+        end -= 1;
+    }
+    &model[..end]
+}
+
 /// A string (RFC 9651, 3.3.3), or a display string (3.3.8) where the text is not ASCII.
 fn text(out: &mut String, text: &str) {
     if text.bytes().all(|b| (0x20..0x7F).contains(&b)) {
@@ -101,6 +119,23 @@ fn text(out: &mut String, text: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kv::{Role, Unknown};
+
+    #[test]
+    fn however_long_the_names_the_header_stays_short() {
+        let states: Vec<RoleState> = (0..40)
+            .map(|n| {
+                let model = format!("{n}{}", "模".repeat(5_000));
+                RoleState::unknown(Role::Unified, Some(model.into()), Unknown::Absent)
+            })
+            .collect();
+        let header = render(&states).unwrap();
+        assert!(header.len() < 3 * 1024, "{}", header.len());
+        assert!(
+            header.starts_with("unified;model=%\"0%e6%a8%a1"),
+            "{header}"
+        );
+    }
 
     #[test]
     fn model_names_are_strings_or_display_strings() {

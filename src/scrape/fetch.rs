@@ -5,6 +5,7 @@ use crate::kv::FailureReason;
 use crate::net::{DialError, Pool, PoolError, PoolLimits};
 use bytes::Bytes;
 use http::header::{ACCEPT, HOST, LOCATION, USER_AGENT};
+use http::uri::Authority;
 use http::{HeaderValue, Request, StatusCode, Uri};
 use http_body::Body;
 use http_body_util::{BodyExt, Empty};
@@ -107,7 +108,7 @@ impl Fetcher {
         })?;
         if response.status() != StatusCode::OK {
             let location = response.headers().get(LOCATION);
-            let location = location.and_then(|v| Some(v.to_str().ok()?.to_owned()));
+            let location = location.and_then(|v| shown(v.to_str().ok()?));
             return Err(Failed::Status(response.status(), location));
         }
         let mut body = response.into_body();
@@ -142,4 +143,15 @@ fn broken(error: &hyper::Error) -> Failed {
     } else {
         Failed::Broken(error.to_string())
     }
+}
+
+/// An address as it may be shown: without credentials and query.
+fn shown(location: &str) -> Option<String> {
+    let uri: Uri = location.parse().ok()?;
+    let authority = uri.authority().map(Authority::as_str);
+    let host = authority.map(|a| a.rsplit('@').next().unwrap_or(a));
+    Some(match (uri.scheme_str(), host) {
+        (Some(scheme), Some(host)) => format!("{scheme}://{host}{}", uri.path()),
+        _ => uri.path().to_owned(),
+    })
 }

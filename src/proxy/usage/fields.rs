@@ -10,22 +10,28 @@ use std::borrow::Cow;
 /// Model names longer than this are not kept.
 const LONGEST_MODEL: usize = 256;
 
+/// Each count by each of its names, kept raw, so that one that is no count spoils no other.
 #[derive(Deserialize)]
-struct Tokens {
-    #[serde(alias = "input_tokens")]
-    prompt_tokens: Option<u64>,
-    #[serde(alias = "output_tokens")]
-    completion_tokens: Option<u64>,
-    #[serde(alias = "input_tokens_details")]
-    prompt_tokens_details: Option<Details>,
-    #[serde(alias = "cache_read_input_tokens")]
-    cached_tokens: Option<u64>,
+struct Tokens<'a> {
+    #[serde(borrow)]
+    prompt_tokens: Option<&'a RawValue>,
+    input_tokens: Option<&'a RawValue>,
+    completion_tokens: Option<&'a RawValue>,
+    output_tokens: Option<&'a RawValue>,
+    prompt_tokens_details: Option<&'a RawValue>,
+    input_tokens_details: Option<&'a RawValue>,
+    cached_tokens: Option<&'a RawValue>,
+    cache_read_input_tokens: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
-struct Details {
-    cached_tokens: Option<u64>,
+struct Details<'a> {
+    #[serde(borrow)]
+    cached_tokens: Option<&'a RawValue>,
 }
+
+/// More tokens than this are no count.
+const MOST_TOKENS: u64 = 1 << 40;
 
 /// Members are kept raw and read one by one, so that one of an unexpected type spoils no other.
 #[derive(Deserialize)]
@@ -153,13 +159,33 @@ fn filled(value: Option<&RawValue>) -> bool {
 
 /// Later counts replace earlier ones; a count that is not reported keeps what was known.
 fn take_usage(text: &[u8], usage: &mut Usage) {
-    let Ok(tokens) = serde_json::from_slice::<Tokens>(text) else {
+    let Ok(tokens) = serde_json::from_slice::<Tokens<'_>>(text) else {
         return;
     };
-    let details = tokens.prompt_tokens_details.and_then(|d| d.cached_tokens);
-    usage.input = tokens.prompt_tokens.or(usage.input);
-    usage.output = tokens.completion_tokens.or(usage.output);
-    usage.cached = details.or(tokens.cached_tokens).or(usage.cached);
+    let details = [tokens.prompt_tokens_details, tokens.input_tokens_details]
+        .into_iter()
+        .flatten()
+        .find_map(|d| {
+            serde_json::from_str::<Details<'_>>(d.get())
+                .ok()?
+                .cached_tokens
+        });
+    let first = |names: &[Option<&RawValue>]| names.iter().flatten().find_map(|raw| count(raw));
+    let input = first(&[tokens.prompt_tokens, tokens.input_tokens]);
+    let output = first(&[tokens.completion_tokens, tokens.output_tokens]);
+    let cached = first(&[
+        details,
+        tokens.cached_tokens,
+        tokens.cache_read_input_tokens,
+    ]);
+    usage.input = input.or(usage.input);
+    usage.output = output.or(usage.output);
+    usage.cached = cached.or(usage.cached);
+}
+
+/// A whole number that can be a number of tokens.
+fn count(raw: &RawValue) -> Option<u64> {
+    raw.get().parse().ok().filter(|n| *n <= MOST_TOKENS)
 }
 
 fn text_of(json: &[u8]) -> Option<Box<str>> {
@@ -169,4 +195,72 @@ fn text_of(json: &[u8]) -> Option<Box<str>> {
         Err(_) => Cow::Owned(serde_json::from_slice::<String>(json).ok()?),
     };
     (text.len() <= LONGEST_MODEL).then(|| text.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_count_that_is_none_spoils_no_other() {
+        for (text, input, output, cached) in [
+            (
+                r#"{"prompt_tokens":12,"completion_tokens":34}"#,
+                Some(12),
+                Some(34),
+                None,
+            ),
+            (
+                r#"{"input_tokens":12,"output_tokens":34}"#,
+                Some(12),
+                Some(34),
+                None,
+            ),
+            (
+                r#"{"prompt_tokens":12,"input_tokens":13}"#,
+                Some(12),
+                None,
+                None,
+            ),
+            (
+                r#"{"prompt_tokens":12.5,"completion_tokens":34}"#,
+                None,
+                Some(34),
+                None,
+            ),
+            (
+                r#"{"prompt_tokens":-1,"completion_tokens":"34"}"#,
+                None,
+                None,
+                None,
+            ),
+            (
+                r#"{"prompt_tokens":18446744073709551615,"completion_tokens":1}"#,
+                None,
+                Some(1),
+                None,
+            ),
+            (
+                r#"{"prompt_tokens":9,"prompt_tokens_details":{"cached_tokens":7}}"#,
+                Some(9),
+                None,
+                Some(7),
+            ),
+            (
+                r#"{"prompt_tokens":9,"prompt_tokens_details":7}"#,
+                Some(9),
+                None,
+                None,
+            ),
+            ("null", None, None, None),
+        ] {
+            let mut usage = Usage::default();
+            take_usage(text.as_bytes(), &mut usage);
+            assert_eq!(
+                (usage.input, usage.output, usage.cached),
+                (input, output, cached),
+                "{text}"
+            );
+        }
+    }
 }

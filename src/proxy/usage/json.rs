@@ -134,7 +134,11 @@ impl<const N: usize> TopLevel<N> {
     /// A name that stands whole in this piece, as nearly every one does, without an escape: how many
     /// bytes it takes, its closing quote included.
     fn whole_name(&mut self, piece: &[u8], len: u8) -> Option<usize> {
-        let end = memchr2(b'"', b'\\', piece).filter(|end| len == 0 && piece[*end] == b'"')?;
+        // Looked for once a name, at its beginning: a search at every byte would be quadratic.
+        if len > 0 {
+            return None;
+        }
+        let end = memchr2(b'"', b'\\', piece).filter(|end| piece[*end] == b'"')?;
         self.place = Place::Colon(self.which(&piece[..end]));
         Some(end + 1)
     }
