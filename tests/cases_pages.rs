@@ -245,9 +245,20 @@ fn sources_that_fail_cost_no_request_anything_timed() {
             "{what}: series of a source that has failed"
         );
         // And the operators are told which, and why.
-        let sources = get(failing.admin, "/sources").json().to_string();
-        for name in NAMES {
-            assert!(sources.contains(name), "{sources}");
+        let sources = get(failing.admin, "/sources").json();
+        let reason = match behaviour {
+            Behaviour::Hang => "timeout",
+            Behaviour::Refuse => "connect",
+            _ => "content",
+        };
+        for (name, source) in NAMES
+            .into_iter()
+            .zip(sources["sources"].as_array().unwrap())
+        {
+            assert_eq!(source["name"], name, "{source}");
+            assert_eq!(source["last_error"]["reason"], reason, "{source}");
+            let message = source["last_error"]["message"].as_str().unwrap();
+            assert!(message.contains(name), "{message}");
         }
     }
 

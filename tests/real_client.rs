@@ -20,7 +20,7 @@ use support::{Setup, same};
 
 /// Lets the client make its calls, and compares every exchange in front of kvgauge with the one
 /// behind it.
-fn through(router: &Router, sources: &[(&str, &str, String)]) {
+fn through(mode: &str, router: &Router, sources: &[(&str, &str, String)]) {
     let back = Tap::new(router.api);
     let mut setup = Setup::new(back.address()).source_at("router", "", &router.metrics_url());
     for (name, role, url) in sources {
@@ -32,7 +32,10 @@ fn through(router: &Router, sources: &[(&str, &str, String)]) {
     }
     let front = Tap::new(kvgauge.listen);
     let base = format!("http://{}/v1", front.address());
-    let text = script("openai_client.py", [base, engines::MODEL.to_owned()]);
+    let text = script(
+        "openai_client.py",
+        [base, engines::MODEL.to_owned(), mode.to_owned()],
+    );
     let calls: usize = text.trim().lines().last().unwrap().parse().unwrap();
     assert!(calls > 10, "{text}");
 
@@ -63,7 +66,11 @@ fn through(router: &Router, sources: &[(&str, &str, String)]) {
 fn the_openai_client_through_a_plain_router() {
     let engines = Engines::start(&[Role::Unified]);
     let router = Router::plain(&[engines.address(0)], &["--disable-retries"]);
-    through(&router, &[("engine", "unified", engines.metrics_url(0))]);
+    through(
+        "plain",
+        &router,
+        &[("engine", "unified", engines.metrics_url(0))],
+    );
 }
 
 #[test]
@@ -76,6 +83,7 @@ fn the_openai_client_through_a_disaggregated_router() {
         &["--disable-retries"],
     );
     through(
+        "pd",
         &router,
         &[
             ("prefill", "prefill", engines.metrics_url(0)),

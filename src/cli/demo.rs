@@ -211,6 +211,10 @@ fn live_line(states: &[RoleState], clients: u64) -> String {
                 number(decode.and_then(|s| s.queued)),
             );
         }
+        // The engines publish nothing before their first batch.
+        Err(Unknown::Absent) => {
+            line.push_str("unknown (absent: no gauges before the first requests)")
+        }
         Err(why) => {
             let _ = write!(line, "unknown ({why})");
         }
@@ -253,7 +257,7 @@ mod tests {
         let line = live_line(std::slice::from_ref(&decode), 3);
         assert_eq!(
             line,
-            "decode unknown (absent) | prefill unknown (not_read) | clients 3"
+            "decode unknown (absent: no gauges before the first requests) | prefill unknown (not_read) | clients 3"
         );
         decode.usage = Ok(0.5);
         decode.used = Some(1_290_752);
