@@ -213,7 +213,7 @@ fn live_line(states: &[RoleState], clients: u64) -> String {
         }
         // The engines publish nothing before their first batch.
         Err(Unknown::Absent) => {
-            line.push_str("unknown (absent: no gauges before the first requests)")
+            line.push_str("unknown (absent: no gauges before the first requests)");
         }
         Err(why) => {
             let _ = write!(line, "unknown ({why})");

@@ -25,9 +25,10 @@ impl Client {
         })
     }
 
-    /// How long a read waits; else 10 s.
+    /// How long a read and a write wait; else 10 s.
     pub(crate) fn patience(&mut self, time: Duration) -> &mut Self {
         self.wire.stream.set_read_timeout(Some(time)).unwrap();
+        self.wire.stream.set_write_timeout(Some(time)).unwrap();
         self
     }
 
