@@ -383,3 +383,48 @@ fn b49_the_header_is_there_before_the_first_body_byte() {
     });
     assert_eq!(usage, "0.3700");
 }
+
+#[test]
+fn b06_a_family_typed_two_ways_keeps_one_and_says_so() {
+    let upstream = Upstream::ok();
+    let (prefill, decode) = (Page::case("b06-p.prom"), Page::case("b06-d.prom"));
+    let kvgauge = Setup::new(upstream.address())
+        .settings("scrape.interval = \"100ms\"\n")
+        .source("prefill", "prefill", &prefill)
+        .source("decode", "decode", &decode)
+        .start();
+    kvgauge.until_up("prefill");
+    kvgauge.until_up("decode");
+    let page = kvgauge.metrics_text();
+    strict::check(&page);
+    // One of each: the first in order stays.
+    let sources = support::get(kvgauge.admin, "/sources").json();
+    let conflicts = &sources["sources"][1]["type_conflicts"];
+    assert_eq!(conflicts[0]["type"], "histogram", "{sources}");
+    assert_eq!(conflicts[0]["kept"], "summary", "{sources}");
+    assert!(conflicts[0]["samples"].as_u64() > Some(0), "{sources}");
+    assert_eq!(
+        sources["sources"][0]["type_conflicts"]
+            .as_array()
+            .unwrap()
+            .len(),
+        0
+    );
+    let family = conflicts[0]["family"].as_str().unwrap();
+    assert!(kvgauge.says("left out of /metrics").contains(family));
+    // Counted once a page, told once.
+    let counted = || {
+        let labels = [("source", "decode"), ("reason", "type_conflict")];
+        let metrics = kvgauge.metrics();
+        metrics.sum("kvgauge_source_dropped_samples_total", &labels)
+    };
+    support::eventually("the count to grow with the pages", || {
+        (counted() > 3.0 * conflicts[0]["samples"].as_f64().unwrap()).then_some(())
+    });
+    let told = kvgauge
+        .diagnostics
+        .text()
+        .matches("left out of /metrics")
+        .count();
+    assert_eq!(told, 1);
+}

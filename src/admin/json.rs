@@ -1,6 +1,7 @@
 //! `/kv` and `/sources`. Unknown is null, with its reason beside it.
 
-use super::{Answer, Shared};
+use super::conflicts::Named;
+use super::{Answer, Shared, page};
 use crate::engine;
 use crate::kv::{FailureReason, Pool, RoleState, SourceState, Unknown};
 use serde_json::{Map, Value, json};
@@ -59,16 +60,19 @@ fn queues(queues: &crate::kv::Queues) -> Map<String, Value> {
 pub(super) fn sources(shared: &Shared) -> Answer {
     let now = Instant::now();
     let max_age = shared.settings.scrape.max_age;
+    // Conflicts are seen in a merge, about a millisecond.
+    drop(page::render(shared, now));
     let snapshot = shared.snapshot.load();
     let sources: Vec<Value> = snapshot
         .sources
         .iter()
-        .map(|s| source(s, now, max_age))
+        .enumerate()
+        .map(|(index, s)| source(s, &shared.conflicts.of(index), now, max_age))
         .collect();
     Answer::json(&json!({ "sources": sources }))
 }
 
-fn source(source: &SourceState, now: Instant, max_age: Duration) -> Value {
+fn source(source: &SourceState, conflicts: &[Named], now: Instant, max_age: Duration) -> Value {
     let since = |at: Instant| millis(now.saturating_duration_since(at));
     let reading = source.reading.as_deref();
     let unknown = unknown(source, now, max_age);
@@ -98,6 +102,12 @@ fn source(source: &SourceState, now: Instant, max_age: Duration) -> Value {
             .filter(|(_, n)| *n > 0)
             .map(|(reason, n)| (reason.as_str(), n))),
         "dropped_samples": counts(source.dropped.iter().copied()),
+        "type_conflicts": conflicts.iter().map(|c| json!({
+            "family": c.family,
+            "type": c.kind.as_str(),
+            "kept": c.kept.as_str(),
+            "samples": c.samples,
+        })).collect::<Vec<_>>(),
         "odd_values": counts(source.odd.iter().copied()),
         "chosen": reading.map(|r| r.chosen.iter()
             .map(|(value, metric)| ((*value).to_owned(), json!(metric)))

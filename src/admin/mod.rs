@@ -1,10 +1,12 @@
 //! The operators' listener. Every endpoint, with one line each, is in [`ROUTES`].
 
+mod conflicts;
 mod json;
 mod page;
 mod server;
 mod stall;
 
+pub use conflicts::Conflicts;
 pub use server::{Admin, Shared};
 
 use bytes::Bytes;

@@ -1,7 +1,7 @@
 //! The unified page: what kvgauge counted, what the snapshot says, and the sources' own pages,
 //! merged. A GET merges prepared blocks and never reads a source.
 
-use super::{Answer, Shared};
+use super::{Answer, Conflicts, Shared};
 use crate::config::Expose;
 use crate::engine;
 use crate::exposition::{self, Limits, MetricType, Page, Prepared, TextWriter, merge};
@@ -30,29 +30,39 @@ pub(super) fn metrics(shared: &Shared) -> Answer {
     }
 }
 
-fn render(shared: &Shared, now: Instant) -> Bytes {
+/// The page. What its merge leaves out is noted.
+pub(super) fn render(shared: &Shared, now: Instant) -> Bytes {
     let snapshot = shared.snapshot.load();
     let max_age = shared.settings.scrape.max_age;
     let states = engine::observe(&snapshot, now, max_age);
 
     let recorded = shared.telemetry.render();
     let process = shared.telemetry.render_process();
-    let written = write(&snapshot.sources, &states, now);
+    let written = write(&snapshot.sources, &states, &shared.conflicts, now);
     let own = [recorded.as_bytes(), process.as_bytes(), &written].map(own_page);
 
     let mut pages: Vec<Arc<Prepared>> = own.into_iter().flatten().map(Arc::new).collect();
     let pinned = pages.len().min(OWN_PAGES);
+    let mut sources = Vec::new();
     if shared.settings.metrics.expose == Expose::All {
-        // A source that has failed past its time vanishes with its series.
-        let kept = snapshot.sources.iter().enumerate().filter(|(_, source)| {
-            source
+        for (index, source) in snapshot.sources.iter().enumerate() {
+            // A source that has failed past its time vanishes with its series.
+            let current = source
                 .taken
-                .is_some_and(|taken| now.saturating_duration_since(taken) <= max_age)
-        });
-        pages.extend(kept.filter_map(|(index, _)| shared.pages.get(index)));
+                .is_some_and(|taken| now.saturating_duration_since(taken) <= max_age);
+            if let Some(page) = shared.pages.get(index).filter(|_| current) {
+                pages.push(page);
+                sources.push(index);
+            }
+        }
     }
     let pages: Vec<&Prepared> = pages.iter().map(|page| &**page).collect();
-    merge(&pages, pinned).text.into()
+    let merged = merge(&pages, pinned);
+    let conflicts = merged.conflicts;
+    shared
+        .conflicts
+        .note(conflicts, pinned, &sources, &snapshot.sources);
+    merged.text.into()
 }
 
 fn own_page(text: &[u8]) -> Option<Prepared> {
@@ -61,7 +71,12 @@ fn own_page(text: &[u8]) -> Option<Prepared> {
 }
 
 /// The families that must be able to vanish.
-fn write(sources: &[Arc<SourceState>], states: &[RoleState], now: Instant) -> Vec<u8> {
+fn write(
+    sources: &[Arc<SourceState>],
+    states: &[RoleState],
+    conflicts: &Conflicts,
+    now: Instant,
+) -> Vec<u8> {
     let mut out = Families(TextWriter::new());
     out.family(
         names::BUILD_INFO,
@@ -69,7 +84,7 @@ fn write(sources: &[Arc<SourceState>], states: &[RoleState], now: Instant) -> Ve
     );
     roles(&mut out, states);
     source_gauges(&mut out, sources, now);
-    source_counters(&mut out, sources);
+    source_counters(&mut out, sources, conflicts);
     out.0.finish()
 }
 
@@ -152,7 +167,7 @@ fn source_gauges(out: &mut Families, sources: &[Arc<SourceState>], now: Instant)
     gauge(names::SOURCE_SAMPLES, &|s| s.samples.map(count));
 }
 
-fn source_counters(out: &mut Families, sources: &[Arc<SourceState>]) {
+fn source_counters(out: &mut Families, sources: &[Arc<SourceState>], conflicts: &Conflicts) {
     let failures = sources.iter().flat_map(|s| {
         FailureReason::ALL
             .iter()
@@ -160,20 +175,19 @@ fn source_counters(out: &mut Families, sources: &[Arc<SourceState>]) {
             .map(|(reason, n)| (by_reason(s, reason.as_str()), count(n)))
     });
     out.family(names::SOURCE_FAILURES, failures);
-    for (name, counts) in [
-        (names::SOURCE_DROPPED, (|s| &s.dropped) as Counts),
-        (names::SOURCE_ODD, (|s| &s.odd) as Counts),
-    ] {
-        let samples = sources.iter().flat_map(move |s| {
-            counts(s)
-                .iter()
-                .map(|(reason, n)| (by_reason(s, reason), count(*n)))
-        });
-        out.family(name, samples);
-    }
+    let dropped = sources.iter().enumerate().flat_map(|(index, s)| {
+        let conflicting = Some(("type_conflict", conflicts.samples(index)));
+        let conflicting = conflicting.filter(|(_, n)| *n > 0);
+        let all = s.dropped.iter().copied().chain(conflicting);
+        all.map(|(reason, n)| (by_reason(s, reason), count(n)))
+    });
+    out.family(names::SOURCE_DROPPED, dropped);
+    let odd = sources.iter().flat_map(|s| {
+        let all = s.odd.iter();
+        all.map(|(reason, n)| (by_reason(s, reason), count(*n)))
+    });
+    out.family(names::SOURCE_ODD, odd);
 }
-
-type Counts = fn(&SourceState) -> &Vec<(&'static str, u64)>;
 
 fn by_reason<'a>(source: &'a SourceState, reason: &'a str) -> Labels<'a> {
     vec![("source", &*source.name), ("reason", reason)]

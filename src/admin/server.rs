@@ -2,7 +2,7 @@
 //! whatever happens here, no request of a client's notices.
 
 use super::stall::Stalling;
-use super::{Answer, ROUTES};
+use super::{Answer, Conflicts, ROUTES};
 use crate::config::Settings;
 use crate::kv::Handle;
 use crate::proxy::Phase;
@@ -55,6 +55,8 @@ pub struct Shared {
     pub telemetry: Arc<Telemetry>,
     /// How far the process is on its way out.
     pub phase: watch::Receiver<Phase>,
+    /// What the last merge left out.
+    pub conflicts: Conflicts,
 }
 
 /// The listener.

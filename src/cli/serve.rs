@@ -1,7 +1,7 @@
 //! `kvgauge serve`: settings, threads, signals, and the way out.
 
 use super::args;
-use crate::admin::{Admin, Shared};
+use crate::admin::{Admin, Conflicts, Shared};
 use crate::config::{self, Settings};
 use crate::engine;
 use crate::kv;
@@ -131,6 +131,7 @@ impl Server {
             pages: scraper.pages(),
             telemetry: Arc::clone(&telemetry),
             phase: phases.clone(),
+            conflicts: Conflicts::default(),
         };
         let publisher = Publisher {
             snapshot: snapshot.clone(),
