@@ -3,7 +3,8 @@
 use super::conflicts::Named;
 use super::{Answer, Shared, page};
 use crate::engine;
-use crate::kv::{FailureReason, Pool, RoleState, SourceState, Unknown};
+use crate::kv::{FailureReason, Pool, Role, RoleState, SourceState, Unknown};
+use crate::publish::millis;
 use serde_json::{Map, Value, json};
 use std::time::{Duration, Instant};
 
@@ -18,7 +19,7 @@ pub(super) fn kv(shared: &Shared) -> Answer {
             "role": h.role.as_str(),
             "model": h.model,
             "usage": h.usage.ok(),
-            "unknown": h.usage.err().map(super::super::kv::Unknown::as_str),
+            "unknown": h.usage.err().map(Unknown::as_str),
         })),
         "roles": states.iter().map(role).collect::<Vec<_>>(),
     }))
@@ -29,7 +30,7 @@ fn role(state: &RoleState) -> Value {
         "role": state.role.as_str(),
         "model": state.model,
         "usage": state.usage.ok(),
-        "unknown": state.usage.err().map(super::super::kv::Unknown::as_str),
+        "unknown": state.usage.err().map(Unknown::as_str),
         "max": state.max,
         "fill": state.fill,
         "used": state.used,
@@ -79,7 +80,7 @@ fn source(source: &SourceState, conflicts: &[Named], now: Instant, max_age: Dura
     json!({
         "name": source.name,
         "url": source.url,
-        "role": source.role.map(super::super::kv::Role::as_str),
+        "role": source.role.map(Role::as_str),
         "state": match source.up {
             None => "not_read",
             Some(true) => "up",
@@ -136,7 +137,7 @@ fn pool(pool: &Pool) -> Value {
         "rank": pool.rank,
         "pool": pool.kind.as_str(),
         "usage": pool.usage.ok(),
-        "unknown": pool.usage.err().map(super::super::kv::Unknown::as_str),
+        "unknown": pool.usage.err().map(Unknown::as_str),
         "used": pool.used,
         "capacity": pool.capacity,
         "fill": pool.fill,
@@ -149,8 +150,4 @@ fn counts(counts: impl Iterator<Item = (&'static str, u64)>) -> Map<String, Valu
     counts
         .map(|(reason, n)| (reason.to_owned(), json!(n)))
         .collect()
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -1,12 +1,14 @@
 //! Sockets: dialling, listening, the pool of connections to one target, descriptor limits.
 //! Used by the data path and by the scraper; each thread has a pool of its own.
 
+mod causes;
 mod dial;
 mod limits;
 mod listen;
 mod pool;
 
+pub use causes::caused_by;
 pub use dial::{DialError, dial};
 pub use limits::raise_descriptor_limit;
 pub use listen::{bind, prepare};
-pub use pool::{Pool, PoolError, PoolLimits, PooledBody, Sent};
+pub use pool::{MIN_BUFFER, Pool, PoolError, PoolLimits, PooledBody, Sent};

@@ -236,8 +236,8 @@ where
     }
 }
 
-/// The least that hyper accepts for its buffers.
-const MIN_BUFFER: usize = 8192;
+/// The least that hyper accepts for its buffers, in bytes.
+pub const MIN_BUFFER: usize = 8192;
 
 // === impl Connection ===
 

@@ -5,6 +5,7 @@ use super::error::Outcome;
 use super::io::ClientIo;
 use super::stack::StackParts;
 use super::worker::{Phase, Worker};
+use crate::net::MIN_BUFFER;
 use crate::telemetry::log::{Record, Usage};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -17,9 +18,6 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 use tower::Service;
-
-/// The least that hyper accepts for its read buffer.
-const MIN_BUFFER: usize = 8192;
 
 /// Past `timeouts.request` by so much, the request's own clock has not been able to end it.
 const OVERDUE: Duration = Duration::from_millis(500);

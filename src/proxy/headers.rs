@@ -3,6 +3,16 @@
 
 use http::{HeaderMap, HeaderName};
 
+/// Whether a token stands in a list header (RFC 9110, 5.6.1), in any of its lines and in any case.
+pub(super) fn lists(headers: &HeaderMap, name: HeaderName, token: &[u8]) -> bool {
+    holds_any(headers, std::slice::from_ref(&name))
+        && headers
+            .get_all(name)
+            .iter()
+            .flat_map(|line| line.as_bytes().split(|b| *b == b','))
+            .any(|item| item.trim_ascii().eq_ignore_ascii_case(token))
+}
+
 /// Whether any of these is there.
 pub(super) fn holds_any(headers: &HeaderMap, names: &[HeaderName]) -> bool {
     headers.keys().any(|name| names.contains(name))

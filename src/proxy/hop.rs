@@ -6,7 +6,7 @@
 
 use super::client::Client;
 use super::error::ProxyError;
-use super::headers::{holds_any, remove_all};
+use super::headers::{holds_any, lists, remove_all};
 use super::request_id::REQUEST_ID;
 use http::header::{
     CONNECTION, CONTENT_LENGTH, EXPECT, Entry, HOST, TE, TRANSFER_ENCODING, UPGRADE,
@@ -84,7 +84,7 @@ impl HopLayer {
         let unsized_body =
             !request.body().is_end_stream() && request.body().size_hint().exact().is_none();
         let headers = request.headers_mut();
-        let trailers = wants_trailers(headers);
+        let trailers = lists(headers, TE, b"trailers");
         strip(headers);
         remove_all(headers, &[EXPECT]);
         if trailers {
@@ -160,15 +160,6 @@ fn to_origin_form(uri: &mut Uri) -> Option<HeaderValue> {
         None => Uri::from(PathAndQuery::from_static("/")),
     };
     host
-}
-
-fn wants_trailers(headers: &HeaderMap) -> bool {
-    holds_any(headers, &[TE])
-        && headers.get_all(TE).iter().any(|v| {
-            v.as_bytes()
-                .split(|b| *b == b',')
-                .any(|t| t.trim_ascii().eq_ignore_ascii_case(b"trailers"))
-        })
 }
 
 /// Removes what `Connection` nominates, then what is of one hop by nature. `Trailer` is not.

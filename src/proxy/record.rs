@@ -5,6 +5,7 @@ use super::client::Client;
 use super::error::{BodyError, BoxError};
 use super::ticket::{InflowSeen, Ticket};
 use super::worker::Worker;
+use crate::net::caused_by;
 use bytes::Bytes;
 use http::{Method, Request, Response};
 use http_body::{Body, Frame, SizeHint};
@@ -12,8 +13,7 @@ use pin_project_lite::pin_project;
 use std::convert::Infallible;
 use std::error::Error;
 use std::future::Future;
-use std::io::{self, ErrorKind};
-use std::iter;
+use std::io::ErrorKind;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
@@ -178,14 +178,7 @@ where
 
 /// Whether a body ended since what came is no body, and not since nothing came any more.
 fn is_malformed(error: &(dyn Error + 'static)) -> bool {
-    iter::successors(Some(error), |&cause| cause.source())
-        .filter_map(|cause| cause.downcast_ref::<io::Error>())
-        .any(|cause| {
-            matches!(
-                cause.kind(),
-                ErrorKind::InvalidInput | ErrorKind::InvalidData
-            )
-        })
+    caused_by(error, &[ErrorKind::InvalidInput, ErrorKind::InvalidData])
 }
 
 // === impl Outflow ===

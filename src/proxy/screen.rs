@@ -2,7 +2,7 @@
 //! protocol upgrade, a body over its limit.
 
 use super::error::{BoxError, ProxyError, Stage};
-use super::headers::holds_any;
+use super::headers::lists;
 use super::worker::Worker;
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, HOST, UPGRADE};
@@ -184,12 +184,7 @@ fn same_host(authority: &Authority, host: &HeaderValue) -> bool {
 /// Other upgrades (`h2c` of some Java clients) are an offer that may be ignored (RFC 9110, 7.8); a
 /// WebSocket client can do nothing with an ordinary answer.
 fn wants_websocket(headers: &HeaderMap) -> bool {
-    holds_any(headers, &[UPGRADE])
-        && headers.get_all(UPGRADE).iter().any(|v| {
-            v.as_bytes()
-                .split(|b| *b == b',')
-                .any(|p| p.trim_ascii().eq_ignore_ascii_case(b"websocket"))
-        })
+    lists(headers, UPGRADE, b"websocket")
 }
 
 fn too_large() -> ProxyError {

@@ -5,7 +5,7 @@
 //! the names join `Access-Control-Expose-Headers`, unless that is `*` without credentials, so that a
 //! page's script can read them.
 
-use super::headers::{holds_any, remove_all};
+use super::headers::{holds_any, lists, remove_all};
 use crate::publish::Stamps;
 use http::header::{
     ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS,
@@ -120,15 +120,7 @@ fn exposes_all(headers: &HeaderMap) -> bool {
     let credentials = headers
         .get(ACCESS_CONTROL_ALLOW_CREDENTIALS)
         .is_some_and(|v| v == "true");
-    !credentials
-        && headers
-            .get_all(ACCESS_CONTROL_EXPOSE_HEADERS)
-            .iter()
-            .any(|v| {
-                v.as_bytes()
-                    .split(|b| *b == b',')
-                    .any(|n| n.trim_ascii() == b"*")
-            })
+    !credentials && lists(headers, ACCESS_CONTROL_EXPOSE_HEADERS, b"*")
 }
 
 impl<S> Layer<S> for StampLayer {

@@ -1,7 +1,6 @@
 //! The log's `kv.start.…` and `kv.end.…` members: the headline, and every role in short.
 
-use super::pools::millis;
-use super::usage;
+use super::{millis, usage};
 use crate::kv::RoleState;
 use crate::telemetry::log::write_text;
 

@@ -10,6 +10,12 @@ pub use publisher::Publisher;
 pub use stamp::{Stamp, Stamps};
 
 use std::fmt::Write as _;
+use std::time::Duration;
+
+/// An age as headers, log and JSON show it.
+pub(crate) fn millis(age: Duration) -> u64 {
+    u64::try_from(age.as_millis()).unwrap_or(u64::MAX)
+}
 
 /// Appends a fraction from 0 to 1 with so many places.
 fn write_fraction(out: &mut String, value: f64, places: usize) {

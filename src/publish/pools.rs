@@ -1,9 +1,8 @@
 //! `X-KV-Pools`: a list (RFC 9651, 3.1), a member per role, and per model where a role has several.
 
-use super::write_fraction;
+use super::{millis, write_fraction};
 use crate::kv::{PoolKind, RoleState};
 use std::fmt::Write as _;
-use std::time::Duration;
 
 /// Members at most, in the order of [`crate::kv::Role`].
 const MOST_MEMBERS: usize = 16;
@@ -77,11 +76,6 @@ fn integer(out: &mut String, name: &str, value: Option<u64>) {
     if let Some(value) = value {
         let _ = write!(out, ";{name}={value}");
     }
-}
-
-/// Milliseconds.
-pub(super) fn millis(age: Duration) -> u64 {
-    u64::try_from(age.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Cut between characters.

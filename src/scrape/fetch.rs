@@ -2,16 +2,14 @@
 
 use crate::config::{Scrape, Target};
 use crate::kv::FailureReason;
-use crate::net::{DialError, Pool, PoolError, PoolLimits};
+use crate::net::{DialError, Pool, PoolError, PoolLimits, caused_by};
 use bytes::Bytes;
 use http::header::{ACCEPT, HOST, LOCATION, USER_AGENT};
 use http::uri::Authority;
 use http::{HeaderValue, Request, StatusCode, Uri};
 use http_body::Body;
 use http_body_util::{BodyExt, Empty};
-use std::error::Error as _;
-use std::io::{self, ErrorKind};
-use std::iter;
+use std::io::ErrorKind;
 use std::time::Duration;
 use tokio::time::timeout;
 use tower::Service;
@@ -135,10 +133,7 @@ impl Fetcher {
 }
 
 fn broken(error: &hyper::Error) -> Failed {
-    let reset = iter::successors(error.source(), |&cause| cause.source())
-        .filter_map(|cause| cause.downcast_ref::<io::Error>())
-        .any(|cause| cause.kind() == ErrorKind::ConnectionReset);
-    if reset {
+    if caused_by(error, &[ErrorKind::ConnectionReset]) {
         Failed::Reset(error.to_string())
     } else {
         Failed::Broken(error.to_string())

@@ -101,14 +101,13 @@ pub(super) fn from_event(data: &[u8], found: &mut Found) -> bool {
         // Not a shape known here, so content as far as anyone can tell.
         return true;
     };
-    let raw = |value: Option<&RawValue>| value.map(|v| v.get().as_bytes().to_vec());
     let nested: Option<Nested<'_>> = event
         .response
         .and_then(|r| serde_json::from_str(r.get()).ok());
     let nested = nested.as_ref();
     if found.model.is_none() {
-        let model = raw(event.model).or_else(|| raw(nested.and_then(|n| n.model)));
-        found.model = model.and_then(|m| text_of(&m));
+        let model = event.model.or_else(|| nested.and_then(|n| n.model));
+        found.model = model.and_then(|m| text_of(m.get().as_bytes()));
     }
     for usage in [nested.and_then(|n| n.usage), event.usage, event.meta_info]
         .into_iter()

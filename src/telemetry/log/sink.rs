@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
+use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -175,9 +175,7 @@ impl Queue {
             return self.dropped.increment(lines);
         }
         self.queued_bytes.fetch_add(len, Ordering::Relaxed);
-        if let Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) =
-            self.blocks.try_send(block)
-        {
+        if self.blocks.try_send(block).is_err() {
             self.queued_bytes.fetch_sub(len, Ordering::Relaxed);
             self.dropped.increment(lines);
         }
