@@ -5,7 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use kvgauge::exposition::{Limits, Page, Prepared, merge};
+use kvgauge::exposition::{Format, Limits, Page, Prepared, merge};
 use std::hint::black_box;
 use std::path::PathBuf;
 
@@ -73,7 +73,7 @@ fn exposition(c: &mut Criterion) {
     let pages: Vec<&Prepared> = pages.iter().collect();
     group.throughput(Throughput::Bytes(4 * text.len() as u64));
     group.bench_function("merge four pages and our own", |b| {
-        b.iter(|| merge(black_box(&pages), 1).text.len());
+        b.iter(|| merge(black_box(&pages), 1, Format::CLASSIC).text.len());
     });
     group.finish();
 }

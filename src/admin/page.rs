@@ -4,7 +4,7 @@
 use super::{Answer, Conflicts, Shared};
 use crate::config::Expose;
 use crate::engine;
-use crate::exposition::{self, Limits, MetricType, Page, Prepared, TextWriter, merge};
+use crate::exposition::{Format, Limits, MetricType, Page, Prepared, TextWriter, merge};
 use crate::kv::{FailureReason, RoleState, SourceState};
 use crate::telemetry::names::{self, Name};
 use bytes::Bytes;
@@ -25,7 +25,7 @@ const OWN_LIMITS: Limits = Limits {
 pub(super) fn metrics(shared: &Shared) -> Answer {
     Answer {
         status: StatusCode::OK,
-        content_type: HeaderValue::from_static(exposition::TEXT_CONTENT_TYPE),
+        content_type: HeaderValue::from_static(Format::CLASSIC.content_type()),
         body: render(shared, Instant::now()),
     }
 }
@@ -57,7 +57,7 @@ pub(super) fn render(shared: &Shared, now: Instant) -> Bytes {
         }
     }
     let pages: Vec<&Prepared> = pages.iter().map(|page| &**page).collect();
-    let merged = merge(&pages, pinned);
+    let merged = merge(&pages, pinned, Format::CLASSIC);
     let conflicts = merged.conflicts;
     shared
         .conflicts

@@ -1,6 +1,5 @@
 //! Several prepared pages into one: a block a family, always valid.
 
-use super::MetricType;
 use super::kind::{Suffix, fits_in_text};
 use super::labels::RawLabels;
 use super::line::{RawSample, sample};
@@ -9,6 +8,7 @@ use super::prepared::{Block, Prepared};
 use super::scan::number;
 use super::series::{hash, label_hash, same_labels, series_hash};
 use super::writer::push_type;
+use super::{Format, MetricType};
 use hashbrown::HashTable;
 
 /// Pages merged.
@@ -86,7 +86,7 @@ struct Merge<'p> {
 /// refuse a page that has a family of such a name. Of the two the pinned one is kept, else the one
 /// that more sources have, else `x`; but samples without a type simply go into the block of `x`.
 #[must_use]
-pub fn merge(pages: &[&Prepared], pinned: usize) -> Merged {
+pub fn merge(pages: &[&Prepared], pinned: usize, _format: Format) -> Merged {
     let mut merge = Merge::new(pages, pinned);
     merge.settle_reserved();
     for group in 0..merge.groups.len() {

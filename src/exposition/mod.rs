@@ -27,6 +27,7 @@
 //! samples say `a_b` (an escaping that some servers do by half), the samples keep their name and get
 //! the type.
 
+mod format;
 mod group;
 mod kind;
 mod labels;
@@ -42,6 +43,7 @@ mod scan;
 mod series;
 mod writer;
 
+pub use format::{Escaping, Format, Version};
 pub use kind::MetricType;
 pub use labels::Labels;
 pub use line::DROP_REASONS;
@@ -49,6 +51,3 @@ pub use merge::{Conflict, Merged, merge};
 pub use page::{Dropped, Family, Limits, Page, PageError, Sample};
 pub use prepared::Prepared;
 pub use writer::TextWriter;
-
-/// The content type of classic text, as [`merge`](fn@merge) writes it.
-pub const TEXT_CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";

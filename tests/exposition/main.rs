@@ -9,7 +9,7 @@ mod pages;
 mod props;
 mod strict;
 
-use kvgauge::exposition::{Limits, Merged, Page, PageError, Prepared, merge};
+use kvgauge::exposition::{Format, Limits, Merged, Page, PageError, Prepared, merge};
 use std::path::PathBuf;
 
 const LIMITS: Limits = Limits {
@@ -50,7 +50,7 @@ fn merge_texts(texts: &[(&str, &[u8])]) -> (Merged, strict::Checked) {
 }
 
 fn check(pages: &[Prepared], pinned: usize) -> (Merged, strict::Checked) {
-    let merged = merge(&pages.iter().collect::<Vec<_>>(), pinned);
+    let merged = merge(&pages.iter().collect::<Vec<_>>(), pinned, Format::CLASSIC);
     let checked = strict::check(&merged.text)
         .unwrap_or_else(|e| panic!("{e}\n{}", String::from_utf8_lossy(&merged.text)));
     (merged, checked)

@@ -2,7 +2,7 @@
 
 use super::{LIMITS, check, error, merge_texts, prepare, read, strict};
 use kvgauge::exposition::{
-    DROP_REASONS, Limits, MetricType, Page, PageError, Prepared, TextWriter,
+    DROP_REASONS, Format, Limits, MetricType, Page, PageError, Prepared, TextWriter,
 };
 use std::collections::BTreeMap;
 
@@ -556,7 +556,8 @@ fn own_families_are_written_right() {
     );
     assert_eq!(page["y"].samples[0].label("odd"), Some("a\"\\\n"));
     // And merged without a label it is the same page.
-    let merged = kvgauge::exposition::merge(&[&Prepared::new(&read(&text), None)], 1);
+    let merged =
+        kvgauge::exposition::merge(&[&Prepared::new(&read(&text), None)], 1, Format::CLASSIC);
     assert_eq!(
         String::from_utf8(merged.text).unwrap(),
         String::from_utf8(text).unwrap()
@@ -565,10 +566,14 @@ fn own_families_are_written_right() {
 
 #[test]
 fn a_merge_of_nothing_is_an_empty_page() {
-    assert!(kvgauge::exposition::merge(&[], 0).text.is_empty());
+    assert!(
+        kvgauge::exposition::merge(&[], 0, Format::CLASSIC)
+            .text
+            .is_empty()
+    );
     let page = Page::read(b"", &LIMITS).unwrap();
     assert!(
-        kvgauge::exposition::merge(&[&Prepared::new(&page, None)], 1)
+        kvgauge::exposition::merge(&[&Prepared::new(&page, None)], 1, Format::CLASSIC)
             .text
             .is_empty()
     );

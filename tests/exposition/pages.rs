@@ -1,7 +1,7 @@
 //! Every real page goes through, with nothing lost or altered.
 
 use super::{check, prepare, read, shared, strict};
-use kvgauge::exposition::{Conflict, Page, merge};
+use kvgauge::exposition::{Conflict, Format, Page, merge};
 use std::collections::BTreeMap;
 
 /// Name and text of every real page.
@@ -147,9 +147,9 @@ fn merged_pages_are_left_for_other_readers() {
         .map(|(file, text)| prepare(text, file))
         .collect();
     for ((file, _), page) in real.iter().zip(&pages) {
-        let alone = merge(&[page], 0);
+        let alone = merge(&[page], 0, Format::CLASSIC);
         std::fs::write(folder.join(format!("{file}.prom")), alone.text).unwrap();
     }
-    let all = merge(&pages.iter().collect::<Vec<_>>(), 0);
+    let all = merge(&pages.iter().collect::<Vec<_>>(), 0, Format::CLASSIC);
     std::fs::write(folder.join("all.prom"), all.text).unwrap();
 }
