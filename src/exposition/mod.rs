@@ -27,27 +27,32 @@
 //! samples say `a_b` (an escaping that some servers do by half), the samples keep their name and get
 //! the type.
 
+mod escape;
 mod format;
+mod forms;
 mod group;
 mod kind;
 mod labels;
 mod line;
 mod merge;
 mod names;
+mod open;
 mod page;
 mod plain;
+mod prepare;
 mod prepared;
 mod reader;
 mod relabel;
 mod scan;
 mod series;
+mod write;
 mod writer;
 
 pub use format::{Escaping, Format, Version};
 pub use kind::MetricType;
 pub use labels::Labels;
 pub use line::DROP_REASONS;
-pub use merge::{Conflict, Merged, merge};
+pub use merge::{Conflict, Merged, conflicts, merge};
 pub use page::{Dropped, Family, Limits, Page, PageError, Sample};
 pub use prepared::Prepared;
 pub use writer::TextWriter;

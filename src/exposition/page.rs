@@ -186,6 +186,12 @@ impl<'t> Page<'t> {
         RowLabels::new(row, spans.unwrap_or_default(), self.escapes)
     }
 
+    /// The exemplar of a row, as written.
+    pub(super) fn exemplar(&self, row: u32) -> Option<&'t str> {
+        let at = self.exemplars.binary_search_by_key(&row, |(row, _)| *row);
+        Some(self.exemplars[at.ok()?].1)
+    }
+
     /// Samples on the page, dropped ones left out.
     #[must_use]
     pub fn sample_count(&self) -> usize {
@@ -274,10 +280,6 @@ impl<'p, 't> Sample<'p, 't> {
     /// The exemplar as written, from its opening brace on.
     #[must_use]
     pub fn exemplar(&self) -> Option<&'t str> {
-        let all = &self.page.exemplars;
-        let at = all
-            .binary_search_by_key(&self.index, |(row, _)| *row)
-            .ok()?;
-        Some(all[at].1)
+        self.page.exemplar(self.index)
     }
 }
