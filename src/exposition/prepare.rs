@@ -24,6 +24,7 @@ pub(super) struct Builder<'p, 't> {
     seen: HashTable<(u64, u32)>,
     /// Label blocks in canonical form, where the page's own is not.
     scratch: String,
+    known: Known<'t>,
     /// The samples of the family at hand.
     kept: Vec<Kept>,
     /// Its metrics, and where in the family each begins.
@@ -103,6 +104,7 @@ impl<'p, 't> Builder<'p, 't> {
             },
             seen: HashTable::with_capacity(page.rows.len()),
             scratch: String::new(),
+            known: Known::default(),
             kept: Vec::new(),
             metrics: HashMap::default(),
         }
@@ -202,12 +204,13 @@ impl<'p, 't> Builder<'p, 't> {
             }
             let (labels, legacy) = if row.plain {
                 (
-                    LabelFacts::of(self.page.labels(row), ours, split_label),
+                    LabelFacts::of(self.known.hashed(self.page.labels(row)), ours, split_label),
                     true,
                 )
             } else {
                 let legacy = canonical(&mut self.scratch, row.labels);
                 let labels = RawLabels::new(&self.scratch, legacy);
+                let labels = labels.map(|label| (label_hash(&label), label));
                 (LabelFacts::of(labels, ours, split_label), legacy)
             };
             if !fits_in_text(draft.kind, name.suffix, labels.split.is_number()) {
@@ -479,6 +482,30 @@ fn shares(drafts: &mut [Draft<'_>]) -> Vec<(usize, Vec<usize>)> {
         .collect()
 }
 
+/// The labels of the row before, hashed: most of the next row's are the same.
+#[derive(Default)]
+struct Known<'t>(Vec<(u64, RawLabel<'t>)>);
+
+impl<'t> Known<'t> {
+    #[inline]
+    fn hashed<'k>(
+        &'k mut self,
+        labels: impl Iterator<Item = RawLabel<'t>> + 'k,
+    ) -> impl Iterator<Item = (u64, RawLabel<'t>)> + 'k {
+        labels.enumerate().map(|(at, label)| {
+            if let Some(known) = self.0.get_mut(at) {
+                if known.1.value != label.value || known.1.name != label.name {
+                    *known = (label_hash(&label), label);
+                }
+                *known
+            } else {
+                self.0.push((label_hash(&label), label));
+                (self.0[at].0, label)
+            }
+        })
+    }
+}
+
 /// What has to be known of a sample's labels.
 struct LabelFacts {
     /// Does not depend on their order.
@@ -523,7 +550,7 @@ impl Split {
 impl LabelFacts {
     #[inline]
     fn of<'t>(
-        labels: impl Iterator<Item = RawLabel<'t>>,
+        labels: impl Iterator<Item = (u64, RawLabel<'t>)>,
         ours: Option<&str>,
         split_label: Option<&str>,
     ) -> LabelFacts {
@@ -534,8 +561,7 @@ impl LabelFacts {
             split: Split::Absent,
             float_form: true,
         };
-        for label in labels {
-            let hash = label_hash(&label);
+        for (hash, label) in labels {
             facts.hash = facts.hash.wrapping_add(hash);
             facts.clash |= ours == Some(label.name);
             if split_label == Some(label.name) {
