@@ -6,14 +6,14 @@ use super::format::{Escaping, Format};
 use super::forms::{Form, forms};
 use super::labels::RawLabels;
 use super::line::{RawSample, sample};
-use super::merge::{Fate, Plan, fits};
+use super::merge::{Fate, Part, Plan, fits};
 use super::open::unit_fits;
 use super::plain::Previous;
 use super::prepared::Prepared;
 use super::relabel::push_all;
 use super::scan::is_metric_name;
 use super::series::{hash, label_hash, same_labels, series_hash};
-use super::writer::{push_quotes_escaped, push_type};
+use super::writer::push_quotes_escaped;
 use hashbrown::{HashSet, HashTable};
 
 /// Every ending of a sample's name that some family reserves.
@@ -40,8 +40,10 @@ pub(super) fn page(plan: &Plan<'_>, pages: &[&Prepared], format: Format) -> (Str
         writer.out.push_str("# EOF\n");
     } else {
         for (group, of) in plan.groups.iter().enumerate() {
-            if of.fate == Fate::Kept {
-                writer.family(group, plan.name(group), of.kind, None);
+            if of.fate == Fate::Kept
+                && let Some(name) = writer.claimed(group)
+            {
+                writer.family(group, &name, &name, of.kind, None);
             }
         }
     }
@@ -64,26 +66,62 @@ struct Writer<'w, 'p> {
 
 impl<'p> Writer<'_, 'p> {
     fn open_family(&mut self, group: usize, form: Form) {
-        let name = self.plan.name(group);
+        if form == Form::Nothing {
+            return;
+        }
+        let Some(name) = self.claimed(group) else {
+            return;
+        };
         match form {
             Form::Nothing => {}
-            Form::Family(kind) => self.family(group, kind.open_name(name), kind, None),
+            Form::Family(kind) => {
+                self.family(group, &name, kind.open_name(&name), kind, None);
+            }
             Form::Untyped => {
                 for ending in ["", "_bucket", "_count", "_sum"] {
-                    let name = format!("{name}{ending}");
-                    self.family(group, &name, MetricType::Unknown, Some(&name));
+                    let only = format!("{}{ending}", self.plan.name(group));
+                    let of_ending = format!("{name}{ending}");
+                    self.family(group, &name, &of_ending, MetricType::Unknown, Some(&only));
                 }
             }
         }
     }
 
-    /// Writes a family: all of a group, or its samples of the name `only`.
-    fn family(&mut self, group: usize, name: &str, kind: MetricType, only: Option<&str>) {
-        let Some(written) = self.written(name) else {
-            return;
+    /// The name that a group has on the page. `None` where the page can't have it.
+    fn claimed(&mut self, group: usize) -> Option<String> {
+        let name = self.plan.name(group);
+        let OddNames::Escaped(escaping) = self.odd_names else {
+            let can = is_metric_name(name) || self.odd_names == OddNames::Quoted;
+            return can.then(|| name.to_owned());
         };
+        if is_metric_name(name) {
+            return Some(name.to_owned());
+        }
+        let escaped = escaped_metric_name(name, escaping);
+        let plan = self.plan;
+        let taken = self.taken.get_or_insert_with(|| reserved(plan));
+        let wanted: Vec<String> = ENDINGS.iter().map(|e| format!("{escaped}{e}")).collect();
+        if wanted.iter().any(|name| taken.contains(name)) {
+            let of_part = |p: &Part<'_>| p.entry.block.lines.odd(p.entry.from).lines().count();
+            self.duplicates += plan.parts(group).iter().map(of_part).sum::<usize>() as u64;
+            return None;
+        }
+        taken.extend(wanted);
+        Some(escaped)
+    }
+
+    /// Writes a family called `name` of a group called `base` on the page: all of the group, or its
+    /// samples that were called `only`.
+    fn family(
+        &mut self,
+        group: usize,
+        base: &str,
+        name: &str,
+        kind: MetricType,
+        only: Option<&str>,
+    ) {
         let at = self.out.len();
-        self.head(group, name, &written, kind);
+        self.head(group, name, kind);
         let body = self.out.len();
         let parts = self.plan.parts(group);
         let alone = parts.iter().all(|p| p.entry.page == parts[0].entry.page);
@@ -110,7 +148,7 @@ impl<'p> Writer<'_, 'p> {
             rules.respell = match self.odd_names {
                 OddNames::LeftOut => continue,
                 OddNames::Quoted => None,
-                OddNames::Escaped(escaping) => Some((escaping, name, &written)),
+                OddNames::Escaped(escaping) => Some((escaping, self.plan.name(group), base)),
             };
             self.lines(lines.odd(from), &rules);
         }
@@ -119,46 +157,32 @@ impl<'p> Writer<'_, 'p> {
         }
     }
 
-    /// A family's name as it stands on the page. `None` where the page can't have it.
-    fn written(&mut self, name: &str) -> Option<String> {
-        if is_metric_name(name) {
-            return Some(name.to_owned());
-        }
-        let escaping = match self.odd_names {
-            OddNames::LeftOut => return None,
-            OddNames::Quoted => return Some(format!("\"{name}\"")),
-            OddNames::Escaped(escaping) => escaping,
-        };
-        let escaped = escaped_metric_name(name, escaping);
-        let plan = self.plan;
-        let taken = self.taken.get_or_insert_with(|| reserved(plan));
-        let wanted: Vec<String> = ENDINGS.iter().map(|e| format!("{escaped}{e}")).collect();
-        if wanted.iter().any(|name| taken.contains(name)) {
-            return None;
-        }
-        taken.extend(wanted);
-        Some(escaped)
-    }
-
-    fn head(&mut self, group: usize, name: &str, written: &str, kind: MetricType) {
+    fn head(&mut self, group: usize, name: &str, kind: MetricType) {
+        let quote = if is_metric_name(name) { "" } else { "\"" };
         let out = &mut self.out;
         let help = self.plan.help(group);
         if self.open {
-            push_all(out, &["# TYPE ", written, " ", kind.as_str(), "\n"]);
+            push_all(
+                out,
+                &["# TYPE ", quote, name, quote, " ", kind.as_str(), "\n"],
+            );
             let unit = self.plan.unit(group);
             if let Some(unit) = unit.filter(|unit| unit_fits(unit, name, kind)) {
-                push_all(out, &["# UNIT ", written, " ", unit, "\n"]);
+                push_all(out, &["# UNIT ", quote, name, quote, " ", unit, "\n"]);
             }
             if !help.is_empty() {
-                push_all(out, &["# HELP ", written, " "]);
+                push_all(out, &["# HELP ", quote, name, quote, " "]);
                 push_quotes_escaped(out, help);
                 out.push('\n');
             }
         } else {
             if !help.is_empty() {
-                push_all(out, &["# HELP ", written, " ", help, "\n"]);
+                push_all(out, &["# HELP ", quote, name, quote, " ", help, "\n"]);
             }
-            push_type(out, written, kind);
+            push_all(
+                out,
+                &["# TYPE ", quote, name, quote, " ", kind.text_word(), "\n"],
+            );
         }
     }
 
@@ -227,7 +251,7 @@ struct Rules<'w> {
     /// No series that the family has already.
     once: bool,
     /// In other characters: the family's name before and after.
-    respell: Option<(Escaping, &'w str, &'w String)>,
+    respell: Option<(Escaping, &'w str, &'w str)>,
 }
 
 impl Rules<'_> {
