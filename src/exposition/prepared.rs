@@ -70,6 +70,17 @@ impl Prepared {
     /// double underscores are put behind `source_`.
     #[must_use]
     pub fn new(page: &Page<'_>, label: Option<(&str, &str)>) -> Prepared {
+        Prepared::filtered(page, label, &|_| true)
+    }
+
+    /// As [`new`](Self::new), with only the families of classic text whose name `keep` wants. The
+    /// samples of the others are counted nowhere.
+    #[must_use]
+    pub fn filtered(
+        page: &Page<'_>,
+        label: Option<(&str, &str)>,
+        keep: &dyn Fn(&str) -> bool,
+    ) -> Prepared {
         let label = label.map(|(name, value)| (writable_label(name), value.to_owned()));
         let mut builder = Builder::new(page, label);
         let mut families: Vec<&Family<'_>> =
@@ -77,7 +88,9 @@ impl Prepared {
         families.sort_unstable_by_key(|f| f.name);
         for family in families {
             for target in builder.targets(family) {
-                builder.block(family, target);
+                if keep(target.name) {
+                    builder.block(family, target);
+                }
             }
         }
         builder.finish()
