@@ -7,7 +7,8 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::hash::BuildHasher;
 
-/// Names whose decision is remembered. A page has some hundred; where there are more than this, all
+/// Names whose decision is remembered, as a pattern costs as much for each page as preparing half of it
+/// does. A page has some hundred; where there are more than this, all
 /// are forgotten and decided anew.
 const MOST_KNOWN: usize = 65_536;
 
