@@ -93,6 +93,7 @@ fn source(source: &SourceState, conflicts: &[Named], now: Instant, max_age: Dura
         "scrape_duration_ms": source.duration.map(|s| s * 1000.0),
         "bytes": source.bytes,
         "samples": source.samples,
+        "exposed_samples": source.exposed,
         "last_error": source.failure.as_ref().map(|f| json!({
             "reason": f.reason.as_str(),
             "message": f.message,
@@ -103,6 +104,12 @@ fn source(source: &SourceState, conflicts: &[Named], now: Instant, max_age: Dura
             .filter(|(_, n)| *n > 0)
             .map(|(reason, n)| (reason.as_str(), n))),
         "dropped_samples": counts(source.dropped.iter().copied()),
+        "left_out": source.left_out.iter().map(|l| json!({
+            "reason": l.reason,
+            "count": l.count,
+            "line": l.line,
+            "excerpt": l.excerpt,
+        })).collect::<Vec<_>>(),
         "type_conflicts": conflicts.iter().map(|c| json!({
             "family": c.family,
             "type": c.kind.as_str(),

@@ -44,7 +44,7 @@ pub(super) fn render(shared: &Shared, now: Instant) -> Bytes {
     let mut pages: Vec<Arc<Prepared>> = own.into_iter().flatten().map(Arc::new).collect();
     let pinned = pages.len().min(OWN_PAGES);
     let mut sources = Vec::new();
-    if shared.settings.metrics.expose == Expose::All {
+    if shared.settings.metrics.expose != Expose::None {
         for (index, source) in snapshot.sources.iter().enumerate() {
             // A source that has failed past its time vanishes with its series.
             let current = source

@@ -8,7 +8,7 @@ use super::page::{Family, Page, Row};
 use super::prepared::{Block, Lines, Open, Prepared};
 use super::relabel::{canonical, push_all, push_relabelled};
 use super::scan::{is_metric_name, number};
-use super::series::{hash, label_hash, mix, same_labels, series_hash};
+use super::series::{hash, label_hash, same_labels, series_hash};
 use super::writer::{push_escaped, push_foreign_help, push_foreign_value};
 use hashbrown::{HashMap, HashTable};
 use std::cmp::Ordering;
@@ -100,7 +100,6 @@ impl<'p, 't> Builder<'p, 't> {
                 duplicates: 0,
                 misfits: 0,
                 unwritable: 0,
-                content_hash: 0,
             },
             seen: HashTable::with_capacity(page.rows.len()),
             scratch: String::new(),
@@ -228,8 +227,6 @@ impl<'p, 't> Builder<'p, 't> {
             }
             self.seen
                 .insert_unique(series, (series, *index), |(hash, _)| *hash);
-            let value = mix(series ^ hash(row.value_text.as_bytes()));
-            self.out.content_hash = self.out.content_hash.wrapping_add(value);
             let odd = !(name.writable && legacy);
             if odd {
                 self.out.unwritable += 1;

@@ -24,7 +24,6 @@ pub struct Prepared {
     pub(super) duplicates: u64,
     pub(super) misfits: u64,
     pub(super) unwritable: u64,
-    pub(super) content_hash: u64,
 }
 
 /// One family of a prepared page: where in its text things are.
@@ -118,12 +117,6 @@ impl Prepared {
     #[must_use]
     pub fn unwritable(&self) -> u64 {
         self.unwritable
-    }
-
-    /// Equal for two pages with the same samples in any order; comparable within one process.
-    #[must_use]
-    pub fn content_hash(&self) -> u64 {
-        self.content_hash
     }
 
     /// Bytes that it holds in memory, about.
