@@ -120,11 +120,17 @@ struct Prometheus {
 
 impl Prometheus {
     fn scraping(target: SocketAddr) -> Self {
+        Self::scraping_all(&[target])
+    }
+
+    fn scraping_all(targets: &[SocketAddr]) -> Self {
+        let targets: Vec<_> = targets.iter().map(|target| format!("'{target}'")).collect();
+        let targets = targets.join(", ");
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("prometheus.yml");
         let settings = format!(
             "global:\n  scrape_interval: 1s\nscrape_configs:\n  - job_name: kvgauge\n    \
-             static_configs:\n      - targets: ['{target}']\n"
+             static_configs:\n      - targets: [{targets}]\n"
         );
         std::fs::write(&file, settings).unwrap();
         let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
@@ -218,40 +224,43 @@ fn one_scrape_job_has_it_all() {
 #[test]
 #[ignore = "needs prometheus: tests/run"]
 fn prometheus_takes_every_sample_of_its_default_format() {
-    for sources in DEPLOYMENTS {
-        let deployment = Deployment::of(sources);
-        let prometheus = Prometheus::scraping(deployment.kvgauge.admin);
-        assert_eq!(prometheus.answer("up == 1")[0].1, 1.0, "{sources:?}");
-        // A second scrape after the first: what was taken once can still clash with what comes then.
-        let twice = "count_over_time(up[1m]) >= 3";
-        prometheus.answer(twice);
+    let deployments = DEPLOYMENTS.map(Deployment::of);
+    let targets = deployments.each_ref().map(|one| one.kvgauge.admin);
+    let prometheus = Prometheus::scraping_all(&targets);
+    for (deployment, sources) in deployments.iter().zip(DEPLOYMENTS) {
+        let of_target = format!("{{instance=\"{}\"}}", deployment.kvgauge.admin);
+        // More than one scrape: what was taken once can still clash with what comes then.
+        prometheus.answer(&format!("sum_over_time(up{of_target}[1m]) >= 3"));
+        let newest = |name: &str| Some(prometheus.query(&format!("{name}{of_target}")).first()?.1);
         eventually("as many samples as the page has", || {
-            let page = sample_count(&deployment.open_metrics());
-            let scraped = prometheus.query("scrape_samples_scraped").first()?.1;
-            let kept = prometheus
-                .query("scrape_samples_post_metric_relabeling")
-                .first()?
-                .1;
-            (scraped == page as f64 && kept == scraped).then_some(())
+            let page = sample_count(&deployment.open_metrics()) as f64;
+            let scraped = newest("scrape_samples_scraped")?;
+            let kept = newest("scrape_samples_post_metric_relabeling")?;
+            (scraped == page && kept == page).then_some(())
         });
-        let targets = prometheus.ask("/api/v1/targets?state=active");
-        let target = &targets["activeTargets"][0];
+        assert_eq!(newest("up"), Some(1.0), "{sources:?}");
+    }
+    let found = prometheus.ask("/api/v1/targets?state=active");
+    let found = found["activeTargets"].as_array().unwrap();
+    assert_eq!(found.len(), targets.len());
+    for target in found {
         assert_eq!(target["health"], "up", "{target}");
         assert_eq!(target["lastError"], "", "{target}");
-        // In OpenMetrics a counter's family has no suffix; in classic text it has.
-        let metadata =
-            |name: &str| prometheus.ask(&format!("/api/v1/targets/metadata?metric={name}"));
-        let counter = metadata("kvgauge_requests");
-        assert_eq!(counter[0]["type"], "counter", "{counter}");
-        assert_eq!(metadata("kvgauge_requests_total"), serde_json::json!([]));
-        // Neither what could not be parsed nor what could not be kept is silent.
-        let complaints = prometheus.program.errors();
-        let of_scrapes: Vec<_> = complaints
-            .lines()
-            .filter(|line| line.contains("level=warn") || line.contains("level=error"))
-            .collect();
-        assert!(of_scrapes.is_empty(), "{sources:?}: {of_scrapes:#?}");
     }
+    // In OpenMetrics a counter's family has no suffix; in classic text it has.
+    let metadata = |name: &str| {
+        let found = prometheus.ask(&format!("/api/v1/targets/metadata?metric={name}"));
+        found.as_array().unwrap().clone()
+    };
+    let counters = metadata("kvgauge_requests");
+    assert_eq!(counters.len(), targets.len(), "{counters:?}");
+    assert!(counters.iter().all(|one| one["type"] == "counter"));
+    assert!(metadata("kvgauge_requests_total").is_empty());
+    // Neither what could not be parsed nor what could not be kept goes without a word.
+    let log = prometheus.program.errors();
+    let complains = |line: &&str| line.contains("level=warn") || line.contains("level=error");
+    let complaints: Vec<_> = log.lines().filter(complains).collect();
+    assert!(complaints.is_empty(), "{complaints:#?}");
 }
 
 #[test]
