@@ -26,3 +26,21 @@ pub(super) async fn gzip(text: &[u8]) -> io::Result<Bytes> {
     }
     Ok(encoder.finish()?.into())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flate2::read::GzDecoder;
+    use std::io::Read;
+
+    #[tokio::test]
+    async fn any_number_of_pieces_comes_back_whole() {
+        for length in [0, 1, PIECE - 1, PIECE, PIECE + 1, 3 * PIECE + 7] {
+            let text: Vec<u8> = (0..length).map(|n| (n / 7) as u8).collect();
+            let packed = gzip(&text).await.unwrap();
+            let mut back = Vec::new();
+            GzDecoder::new(&packed[..]).read_to_end(&mut back).unwrap();
+            assert_eq!(back, text, "{length}");
+        }
+    }
+}
