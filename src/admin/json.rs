@@ -1,11 +1,14 @@
 //! `/kv` and `/sources`. Unknown is null, with its reason beside it.
 
 use super::conflicts::Named;
-use super::{Answer, Shared, page};
+use super::sharing::Sharing;
+use super::{Answer, Shared};
 use crate::engine;
+use crate::exposition::Format;
 use crate::kv::{FailureReason, Pool, Role, RoleState, SourceState, Unknown};
 use crate::publish::millis;
 use serde_json::{Map, Value, json};
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 pub(super) fn kv(shared: &Shared) -> Answer {
@@ -13,7 +16,7 @@ pub(super) fn kv(shared: &Shared) -> Answer {
     let settings = &shared.settings;
     let states = engine::observe(&shared.snapshot.load(), now, settings.scrape.max_age);
     let headline = engine::headline(&states, settings.headers.headline);
-    Answer::json(&json!({
+    super::json(&json!({
         "timestamp": jiff::Timestamp::now().to_string(),
         "headline": headline.map(|h| json!({
             "role": h.role.as_str(),
@@ -58,11 +61,11 @@ fn queues(queues: &crate::kv::Queues) -> Map<String, Value> {
         .collect()
 }
 
-pub(super) fn sources(shared: &Shared) -> Answer {
+pub(super) async fn sources(shared: Rc<Shared>) -> Answer {
+    // Conflicts are seen in a merge.
+    let _ = Sharing::page(&shared, Format::CLASSIC, false).await;
     let now = Instant::now();
     let max_age = shared.settings.scrape.max_age;
-    // Conflicts are seen in a merge, about a millisecond.
-    drop(page::render(shared, now));
     let snapshot = shared.snapshot.load();
     let sources: Vec<Value> = snapshot
         .sources
@@ -70,7 +73,7 @@ pub(super) fn sources(shared: &Shared) -> Answer {
         .enumerate()
         .map(|(index, s)| source(s, &shared.conflicts.of(index), now, max_age))
         .collect();
-    Answer::json(&json!({ "sources": sources }))
+    super::json(&json!({ "sources": sources }))
 }
 
 fn source(source: &SourceState, conflicts: &[Named], now: Instant, max_age: Duration) -> Value {

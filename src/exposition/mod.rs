@@ -1,4 +1,4 @@
-//! Prometheus text: read, merge, write. Pure: no I/O, clock or async; uses no other room.
+//! Prometheus text: read, merge, write, negotiate. Pure: no I/O, clock or async; uses no other room.
 //!
 //! A page's way: [`Page::read`] slices the text into rows that borrow from it; [`Prepared::new`]
 //! turns a page into ready-made blocks, one a family, with the source label already in each line;
@@ -36,6 +36,7 @@ mod labels;
 mod line;
 mod merge;
 mod names;
+mod negotiate;
 mod open;
 mod page;
 mod plain;
@@ -53,6 +54,7 @@ pub use kind::MetricType;
 pub use labels::Labels;
 pub use line::DROP_REASONS;
 pub use merge::{Conflict, Merged, conflicts, merge};
+pub use negotiate::takes_gzip;
 pub use page::{Dropped, Family, Limits, Page, PageError, Sample};
 pub use prepared::Prepared;
 pub use writer::TextWriter;
