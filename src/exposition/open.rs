@@ -150,15 +150,40 @@ pub(super) fn is_float_form(text: &str) -> bool {
         return true;
     }
     let digits = text.strip_prefix('-').unwrap_or(text);
+    if let Some((mantissa, exponent)) = digits.split_once('e') {
+        return is_scientific(mantissa, exponent);
+    }
     let Some((whole, fraction)) = digits.split_once('.') else {
         return false;
     };
-    let all_digits = |t: &str| !t.is_empty() && t.bytes().all(|b| b.is_ascii_digit());
     let whole_fits = whole.len() <= 6 && (whole == "0" || !whole.starts_with('0'));
-    // 15 digits are always told apart, so none of them is one too many.
     let fraction_fits = fraction == "0" || (!fraction.ends_with('0') && fraction.len() <= 9);
     let not_small = whole != "0" || fraction == "0" || !fraction.starts_with("0000");
     all_digits(whole) && all_digits(fraction) && whole_fits && fraction_fits && not_small
+}
+
+/// The form of numbers from a million on, and below a ten-thousandth. At most 15 digits, which are
+/// always told apart, so that none of them is one too many.
+fn is_scientific(mantissa: &str, exponent: &str) -> bool {
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, "1"));
+    let mantissa_fits = whole.len() == 1
+        && whole != "0"
+        && fraction.len() <= 14
+        && !fraction.ends_with('0')
+        && all_digits(whole)
+        && all_digits(fraction);
+    let least = match exponent.as_bytes().first() {
+        Some(b'+') => 6,
+        Some(b'-') => 5,
+        _ => return false,
+    };
+    let digits = &exponent[1..];
+    let two = digits.len() == 2 || (digits.len() == 3 && !digits.starts_with('0'));
+    mantissa_fits && two && digits.parse().is_ok_and(|n: u16| (least..300).contains(&n))
+}
+
+fn all_digits(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
 }
 
 /// Appends a number as Go's `FormatFloat(value, 'g', -1, 64)` spells it, with `.0` where it would look
@@ -277,7 +302,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_taken_for_float_form_is(text in "-?[0-9]{1,7}\\.[0-9]{1,10}|[0-9]{1,3}|[+-]Inf") {
+        fn what_is_taken_for_float_form_is(text in "-?[0-9]{1,7}\\.[0-9]{1,10}|[0-9]{1,3}|[+-]Inf|-?[0-9]{1,2}(\\.[0-9]{1,16})?e[+-]?[0-9]{1,4}") {
             if is_float_form(&text) {
                 prop_assert_eq!(float(text.parse().unwrap()), text);
             }
@@ -296,6 +321,31 @@ mod tests {
             metric: 1,
             split,
             value,
+        }
+    }
+
+    #[test]
+    fn the_usual_bounds_are_taken_for_float_form() {
+        for text in [
+            "0.0", "0.005", "0.1", "1.0", "7.5", "100000.0", "1e+06", "2.5e-05", "+Inf", "-1.5",
+        ] {
+            assert!(is_float_form(text), "{text}");
+        }
+        for text in [
+            "1",
+            "1e6",
+            "1e+6",
+            "1000000.0",
+            "0.00001",
+            ".5",
+            "1.",
+            "1.50",
+            "Inf",
+            "",
+            "e",
+            "e+06",
+        ] {
+            assert!(!is_float_form(text), "{text}");
         }
     }
 
