@@ -143,9 +143,21 @@ impl Histogram {
 }
 
 /// Whether a number is spelled as Prometheus spells the bounds of buckets and quantiles, so that one
-/// bound has one spelling: Go's shortest `%g` with `.0` where it would look whole. May be `false` for
-/// one that is; [`push_float`] then writes the same again.
+/// bound has one spelling: Go's shortest `%g` with `.0` where it would look whole.
 pub(super) fn is_float_form(text: &str) -> bool {
+    looks_like_float_form(text) || {
+        // Many digits, or a form seldom seen.
+        let mut form = String::new();
+        text.contains(['.', 'e'])
+            && number(text.as_bytes()).is_some_and(|number| {
+                push_float(&mut form, number);
+                form == text
+            })
+    }
+}
+
+/// May be `false` for one that is.
+fn looks_like_float_form(text: &str) -> bool {
     if text == "+Inf" {
         return true;
     }
@@ -184,6 +196,18 @@ fn is_scientific(mantissa: &str, exponent: &str) -> bool {
 
 fn all_digits(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
+}
+
+/// Appends a bound as it stands on a page, in float form if it is a number.
+pub(super) fn push_float_form(out: &mut String, text: &str) {
+    let whole = text.len() <= 6 && all_digits(text) && (text == "0" || !text.starts_with('0'));
+    if whole {
+        super::relabel::push_all(out, &[text, ".0"]);
+    } else if let Some(number) = number(text.as_bytes()) {
+        push_float(out, number);
+    } else {
+        out.push_str(text);
+    }
 }
 
 /// Appends a number as Go's `FormatFloat(value, 'g', -1, 64)` spells it, with `.0` where it would look
@@ -303,9 +327,17 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_taken_for_float_form_is(text in "-?[0-9]{1,7}\\.[0-9]{1,10}|[0-9]{1,3}|[+-]Inf|-?[0-9]{1,2}(\\.[0-9]{1,16})?e[+-]?[0-9]{1,4}") {
-            if is_float_form(&text) {
-                prop_assert_eq!(float(text.parse().unwrap()), text);
+            // One that is too large is none.
+            let number = number(text.as_bytes());
+            prop_assume!(number.is_some());
+            let number = number.unwrap();
+            if looks_like_float_form(&text) {
+                prop_assert_eq!(&float(number), &text);
             }
+            let mut form = String::new();
+            push_float_form(&mut form, &text);
+            prop_assert_eq!(&form, &float(number));
+            prop_assert_eq!(is_float_form(&text), form == text);
         }
 
         #[test]

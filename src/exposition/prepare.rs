@@ -25,6 +25,7 @@ pub(super) struct Builder<'p, 't> {
     /// Label blocks in canonical form, where the page's own is not.
     scratch: String,
     known: Known<'t>,
+    bounds: Bounds,
     /// The samples of the family at hand.
     kept: Vec<Kept>,
     /// Its metrics, and where in the family each begins.
@@ -104,6 +105,7 @@ impl<'p, 't> Builder<'p, 't> {
             seen: HashTable::with_capacity(page.rows.len()),
             scratch: String::new(),
             known: Known::default(),
+            bounds: Bounds::default(),
             kept: Vec::new(),
             metrics: HashMap::default(),
         }
@@ -203,14 +205,22 @@ impl<'p, 't> Builder<'p, 't> {
             }
             let (labels, legacy) = if row.plain {
                 (
-                    LabelFacts::of(self.known.hashed(self.page.labels(row)), ours, split_label),
+                    LabelFacts::of(
+                        self.known.hashed(self.page.labels(row)),
+                        ours,
+                        split_label,
+                        &mut self.bounds,
+                    ),
                     true,
                 )
             } else {
                 let legacy = canonical(&mut self.scratch, row.labels);
                 let labels = RawLabels::new(&self.scratch, legacy);
                 let labels = labels.map(|label| (label_hash(&label), label));
-                (LabelFacts::of(labels, ours, split_label), legacy)
+                (
+                    LabelFacts::of(labels, ours, split_label, &mut self.bounds),
+                    legacy,
+                )
             };
             if !fits_in_text(draft.kind, name.suffix, labels.split.is_number()) {
                 self.out.misfits += 1;
@@ -430,7 +440,7 @@ impl<'p, 't> Builder<'p, 't> {
                 let ours = self.label.as_ref().filter(|_| kept.clash);
                 let ours = ours.map(|(ours, _)| ours.as_str());
                 let split = kind.split_label(family).filter(|_| respelled);
-                push_relabelled(out, block, ours, split);
+                push_relabelled(out, block, !kept.odd, ours, split);
             } else {
                 out.push_str(block);
             }
@@ -503,6 +513,30 @@ impl<'t> Known<'t> {
     }
 }
 
+/// The bounds that were looked at before, by the hashes of their labels: those of one histogram are
+/// those of the next.
+#[derive(Default)]
+struct Bounds(HashMap<u64, (Split, bool), foldhash::fast::RandomState>);
+
+/// Bounds that are remembered.
+const MOST_BOUNDS: usize = 4096;
+
+impl Bounds {
+    /// The number, and whether it is in float form.
+    #[inline]
+    fn of(&mut self, hash: u64, text: &str) -> (Split, bool) {
+        if let Some(known) = self.0.get(&hash) {
+            return *known;
+        }
+        let split = number(text.as_bytes()).map_or(Split::Text, Split::Number);
+        let found = (split, is_float_form(text));
+        if self.0.len() < MOST_BOUNDS {
+            self.0.insert(hash, found);
+        }
+        found
+    }
+}
+
 /// What has to be known of a sample's labels.
 struct LabelFacts {
     /// Does not depend on their order.
@@ -550,6 +584,7 @@ impl LabelFacts {
         labels: impl Iterator<Item = (u64, RawLabel<'t>)>,
         ours: Option<&str>,
         split_label: Option<&str>,
+        bounds: &mut Bounds,
     ) -> LabelFacts {
         let mut facts = LabelFacts {
             hash: 0,
@@ -562,8 +597,7 @@ impl LabelFacts {
             facts.hash = facts.hash.wrapping_add(hash);
             facts.clash |= ours == Some(label.name);
             if split_label == Some(label.name) {
-                facts.split = number(label.value.as_bytes()).map_or(Split::Text, Split::Number);
-                facts.float_form = is_float_form(label.value);
+                (facts.split, facts.float_form) = bounds.of(hash, label.value);
             } else {
                 facts.metric = facts.metric.wrapping_add(hash);
             }

@@ -1,8 +1,8 @@
 //! Label blocks written anew: in canonical form, and with a source label among them.
 
 use super::labels::RawLabels;
-use super::open::push_float;
-use super::scan::{is_label_name, number};
+use super::open::push_float_form;
+use super::scan::is_label_name;
 use super::writer::push_escaped;
 
 /// The source label's name as it can be written. One that a reader of histograms or summaries would
@@ -34,16 +34,16 @@ pub(super) fn canonical(out: &mut String, odd: &str) -> bool {
     legacy
 }
 
-/// Appends a block in canonical form. A label called `ours` gets a new name, and the value of one called
+/// Appends a block in canonical form (`legacy`: none of its names is in quotes). A label called `ours` gets a new name, and the value of one called
 /// `split` the form of a float.
 pub(super) fn push_relabelled(
     out: &mut String,
     block: &str,
+    legacy: bool,
     ours: Option<&str>,
     split: Option<&str>,
 ) {
-    // Canonical, but maybe with quoted names, which only the slow way through a block knows.
-    let labels = || RawLabels::new(block, false);
+    let labels = || RawLabels::new(block, legacy);
     let theirs = ours.map(|ours| {
         let mut theirs = format!("exported_{ours}");
         while labels().any(|l| l.name == theirs) {
@@ -57,10 +57,10 @@ pub(super) fn push_relabelled(
         }
         let renamed = theirs.as_deref().filter(|_| ours == Some(label.name));
         push_label_name(out, renamed.unwrap_or(label.name));
-        let number = number(label.value.as_bytes()).filter(|_| split == Some(label.name));
-        match number {
-            Some(number) => push_float(out, number),
-            None => out.push_str(label.value),
+        if split == Some(label.name) {
+            push_float_form(out, label.value);
+        } else {
+            out.push_str(label.value);
         }
         out.push('"');
     }
