@@ -158,7 +158,7 @@ pub(super) fn is_float_form(text: &str) -> bool {
 
 /// May be `false` for one that is.
 fn looks_like_float_form(text: &str) -> bool {
-    if text == "+Inf" {
+    if matches!(text, "+Inf" | "-Inf") {
         return true;
     }
     let digits = text.strip_prefix('-').unwrap_or(text);
