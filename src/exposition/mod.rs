@@ -1,9 +1,10 @@
 //! Prometheus text: read, merge, write, negotiate. Pure: no I/O, clock or async; uses no other room.
 //!
 //! A page's way: [`Page::read`] slices the text into rows that borrow from it; [`Prepared::new`]
-//! turns a page into ready-made blocks, one a family, with the source label already in each line;
-//! [`merge`](fn@merge) puts the blocks of several pages together, one block a family. The first two happen
-//! once a scrape, the last once a request.
+//! turns a page into ready-made blocks, one a family, with the source label already in each line, and
+//! the lines of `OpenMetrics` beside those of classic text where they differ; [`merge`](fn@merge) puts
+//! the blocks of several pages together, one block a family, in the [`Format`] that a client
+//! [negotiates](Format::negotiate). The first two happen once a scrape, the last once a request.
 //!
 //! # What is read
 //! Classic text 0.0.4 and 1.0.0, and `OpenMetrics` line by line: the type words, the suffixes,
