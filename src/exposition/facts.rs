@@ -7,7 +7,7 @@ use super::labels::RawLabel;
 use super::page::Page;
 use super::relabel::canonical;
 use super::scan::{is_metric_name, number};
-use super::series::{hash, label_hash, same_labels};
+use super::series::{hash, label_hash, mix, same_labels};
 use hashbrown::HashMap;
 
 /// The labels of the row before, hashed: most of the next row's are the same.
@@ -119,6 +119,10 @@ impl LabelFacts {
             facts.clash |= ours == Some(label.name);
             if split_label == Some(label.name) {
                 (facts.split, facts.float_form) = bounds.of(hash, label.value);
+            } else if label.value.is_empty() {
+                // The same series as without it, but some readers see another metric.
+                let here = mix(super::series::hash(label.name.as_bytes()));
+                facts.metric = facts.metric.wrapping_add(here);
             } else {
                 facts.metric = facts.metric.wrapping_add(hash);
             }
