@@ -1,5 +1,7 @@
 //! Odd pages: what is kept, what is dropped, and how it is said.
 
+use super::kit::check_in;
+use super::kit::forms::Form;
 use super::{LIMITS, check, error, merge_texts, prepare, read, strict};
 use kvgauge::exposition::{
     DROP_REASONS, Format, Limits, MetricType, Page, PageError, Prepared, TextWriter,
@@ -523,7 +525,7 @@ fn own_families_are_written_right() {
         own.sample("", &[("i", &i.to_string()), ("odd", "a\"\\\n")], value);
     }
     let text = own.finish();
-    let page = strict::check(&text).unwrap();
+    let page = strict::check(&text, strict::Names::Legacy).unwrap();
     assert_eq!(
         page["x_seconds"].help.as_deref(),
         Some("A \\\\ and\\na line.")
@@ -572,4 +574,145 @@ fn a_merge_of_nothing_is_an_empty_page() {
 fn a_prepared_page_can_be_shared_between_threads() {
     fn shared<T: Send + Sync + 'static>() {}
     shared::<Prepared>();
+}
+
+/// `OpenMetrics` has rules for what is in a family of a type; where a page breaks one, its samples
+/// are there without the type.
+#[test]
+fn families_that_break_a_rule_of_open_metrics_lose_their_type_and_no_sample() {
+    let table: &[(&str, &str)] = &[
+        ("# TYPE a counter\na 1\n", "a"),
+        ("# TYPE a counter\na_total -1\n", "a_total"),
+        ("# TYPE a counter\na_total NaN\n", "a_total"),
+        (
+            "# TYPE a_total counter\na_total{x=\"1\"} 1\na_created{x=\"2\"} 1\n",
+            "a_total",
+        ),
+        ("# TYPE a info\na_info 2\n", "a_info"),
+        ("# TYPE a stateset\na{a=\"x\"} 2\n", "a"),
+        ("# TYPE a stateset\na{x=\"1\"} 1\n", "a"),
+        ("# TYPE a summary\na{quantile=\"2\"} 1\n", "a"),
+        ("# TYPE a summary\na{quantile=\"0.5\"} -1\n", "a"),
+        (
+            "# TYPE a summary\na{quantile=\"1\"} 1\na{quantile=\"1.0\"} 2\n",
+            "a",
+        ),
+        (
+            "# TYPE a summary\na{quantile=\"1\"} 1\na_count{quantile=\"1\"} 2\n",
+            "a",
+        ),
+        ("# TYPE a summary\na_count 0.5\n", "a_count"),
+        ("# TYPE a histogram\na_sum 1\na_count 1\n", "a_sum"),
+        ("# TYPE a histogram\na_bucket{le=\"1\"} 1\n", "a_bucket"),
+        (
+            "# TYPE a histogram\na_bucket{le=\"1\"} 2\na_bucket{le=\"+Inf\"} 1\n",
+            "a_bucket",
+        ),
+        (
+            "# TYPE a histogram\na_bucket{le=\"1\"} 1\na_bucket{le=\"1.0\"} 1\na_bucket{le=\"+Inf\"} 1\n",
+            "a_bucket",
+        ),
+        (
+            "# TYPE a histogram\na_bucket{le=\"+Inf\"} 1\na_count 1\n",
+            "a_bucket",
+        ),
+        (
+            "# TYPE a histogram\na_bucket{le=\"+Inf\"} 1\na_sum 1\na_count 2\n",
+            "a_bucket",
+        ),
+        (
+            "# TYPE a histogram\na_bucket{le=\"+Inf\"} 1\na_sum{le=\"1\"} 1\na_count{le=\"1\"} 1\n",
+            "a_bucket",
+        ),
+        (
+            "# TYPE a histogram\na_bucket{le=\"-1\"} 1\na_bucket{le=\"+Inf\"} 1\na_sum 1\na_count 1\n",
+            "a_bucket",
+        ),
+        (
+            "# TYPE a gaugehistogram\na_bucket{le=\"+Inf\"} 1\na_gsum -1\na_gcount 1\n",
+            "a_bucket",
+        ),
+    ];
+    for (text, name) in table {
+        let pages = [prepare(text.as_bytes(), "s")];
+        check(&pages, 0);
+        let (_, open) = check_in(&pages, 0, Form::OPEN);
+        // What classic text has for an info and a state set can be said.
+        let kind = open[*name].kind.as_str();
+        let gauges = text.contains(" info") || text.contains(" stateset");
+        assert!(
+            kind == "unknown" || (gauges && kind == "gauge"),
+            "{text}: {kind}"
+        );
+    }
+}
+
+#[test]
+fn exemplars_stand_where_open_metrics_has_a_place_for_them() {
+    let just = "x".repeat(127);
+    let text = format!(
+        "# TYPE c counter\nc_total{{n=\"1\"}} 1 # {{t=\"a\"}} 1 17.5\nc_total{{n=\"2\"}} 1 # {{t=\"{just}\"}} 1\n\
+         c_total{{n=\"3\"}} 1 # {{t=\"{just}x\"}} 1\nc_total{{n=\"4\"}} 1 # {{\"t.u\"=\"a\"}} 1\n\
+         c_total{{n=\"5\"}} 1 # {{}} NaN\n# TYPE h histogram\nh_bucket{{le=\"1\"}} 1 # {{t=\"a\\\\b\"}} 0.5\n\
+         h_bucket{{le=\"+Inf\"}} 2\nh_sum 1 # {{t=\"a\"}} 1\nh_count 2 # {{t=\"a\"}} 1\n\
+         # TYPE g gauge\ng 1 # {{t=\"a\"}} 1\n# TYPE d counter\nd 1 # {{t=\"a\"}} 1\nu 1 # {{t=\"a\"}} 1\n"
+    );
+    let pages = [prepare(text.as_bytes(), "s")];
+    check(&pages, 0);
+    let (_, open) = check_in(&pages, 0, Form::OPEN);
+    assert_eq!(strict::sample_count(&open), 12);
+    let with: Vec<_> = open
+        .values()
+        .flat_map(|f| &f.samples)
+        .filter_map(|s| Some((s.label("n").unwrap_or(&s.name), s.exemplar.as_ref()?)))
+        .map(|(which, e)| {
+            (
+                which,
+                e.labels.get("t").map(String::as_str),
+                &*e.value,
+                e.timestamp.as_deref(),
+            )
+        })
+        .collect();
+    let expected = [
+        ("1", Some("a"), "1", Some("17.5")),
+        ("2", Some(just.as_str()), "1", None),
+        ("5", None, "NaN", None),
+        ("h_bucket", Some("a\\b"), "0.5", None),
+    ];
+    assert_eq!(with, expected);
+}
+
+/// `a_created` says when the counter of `a_total` began; `a_total_created` is a name like any other.
+#[test]
+fn names_that_only_look_like_samples_of_a_counter_are_families_of_their_own() {
+    for text in [
+        "# TYPE a counter\na_total 1\na_total_created 3\n",
+        "# TYPE a counter\na_total 1\na_created 2\na_total_created 3\n",
+        "# TYPE a_total counter\na_total 1\na_total_created 3\n",
+        "# TYPE a_total counter\na_total_total 1\na_total_created 2\na_total_total_created 3\n",
+    ] {
+        let pages = [prepare(text.as_bytes(), "s")];
+        check(&pages, 0);
+        let (_, open) = check_in(&pages, 0, Form::OPEN);
+        let samples = text.lines().filter(|line| !line.starts_with('#'));
+        assert_eq!(strict::sample_count(&open), samples.count(), "{text}");
+    }
+}
+
+#[test]
+fn names_that_meet_when_they_are_respelled_leave_a_valid_page() {
+    for text in [
+        "# TYPE a counter\na_total 1\n{\"a.created\"} 2\n",
+        "# TYPE a counter\na_total 1\n{\"a.total\"} 2\n",
+        "# TYPE a histogram\na_bucket{le=\"+Inf\"} 1\n{\"a.sum\"} 2\n",
+        "# TYPE a info\na_info 1\n# TYPE \"a.info\" gauge\n{\"a.info\"} 2\n",
+        "# TYPE \"a.b\" counter\n{\"a.b_total\"} 1\n# TYPE a_b gauge\na_b 2\n{\"a.b_created\"} 3\n",
+        "{\"a.b\"} 1\n{\"a b\"} 2\na_b 3\nc{\"x.y\"=\"1\",x_y=\"2\"} 1\n",
+    ] {
+        check(
+            &[prepare(text.as_bytes(), "s"), prepare(text.as_bytes(), "t")],
+            0,
+        );
+    }
 }

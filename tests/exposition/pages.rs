@@ -1,26 +1,11 @@
 //! Every real page goes through, with nothing lost or altered.
 
-use super::{check, prepare, read, shared, strict};
-use kvgauge::exposition::{Conflict, Format, Page, merge};
+use super::kit::forms::Form;
+use super::kit::strict::Names;
+use super::kit::{check_in, plain_open, strict_open};
+use super::{check, prepare, read, real, strict};
+use kvgauge::exposition::{Conflict, Page};
 use std::collections::BTreeMap;
-
-/// Name and text of every real page.
-fn real() -> Vec<(String, Vec<u8>)> {
-    let mut pages: Vec<(String, Vec<u8>)> = std::fs::read_dir(shared("expositions"))
-        .expect("the folder of real pages, tests/data/expositions")
-        .map(|entry| entry.unwrap().path())
-        .filter(|path| path.extension().is_some_and(|e| e == "prom"))
-        .map(|path| {
-            (
-                path.file_stem().unwrap().to_string_lossy().into_owned(),
-                std::fs::read(&path).unwrap(),
-            )
-        })
-        .collect();
-    pages.sort();
-    assert!(pages.len() > 40, "only {} real pages found", pages.len());
-    pages
-}
 
 /// The sample lines of a page, read by the checker: the real pages hold nothing but the plain form,
 /// and exemplars.
@@ -29,7 +14,7 @@ fn naive(text: &[u8]) -> Vec<strict::Sample> {
     let lines = text.lines().map(|l| l.split(" # {").next().unwrap());
     lines
         .filter(|l| !l.starts_with('#') && !l.is_empty())
-        .map(|l| strict::sample(l).unwrap())
+        .map(|l| strict::sample(l, Names::Legacy).unwrap())
         .collect()
 }
 
@@ -123,33 +108,133 @@ fn all_real_pages_at_once_lose_only_families_that_are_typed_differently() {
         before
     );
     assert_eq!(merged.duplicates, 0);
-    let families: Vec<&str> = merged.conflicts.iter().map(|c| c.family.as_str()).collect();
-    assert_eq!(families, EXPECTED_CONFLICTS);
+    let mut missing = Vec::new();
+    for conflict in &merged.conflicts {
+        for (source, kind, samples) in &conflict.dropped {
+            let file = real[*source].0.as_str();
+            missing.push((conflict.family.as_str(), file, kind.as_str(), *samples));
+        }
+    }
+    assert_eq!(missing, EXPECTED_MISSING);
 }
 
-/// SGLang 0.5.5 had gauges where later versions have histograms.
-const EXPECTED_CONFLICTS: &[&str] = &[
-    "sglang:kv_transfer_alloc_ms",
-    "sglang:kv_transfer_bootstrap_ms",
-    "sglang:kv_transfer_latency_ms",
-    "sglang:kv_transfer_speed_gb_s",
+/// Family, file, its type there, samples: SGLang 0.5.5 had gauges where later versions have
+/// histograms.
+const EXPECTED_MISSING: &[(&str, &str, &str, u64)] = &[
+    (
+        "sglang:kv_transfer_alloc_ms",
+        "sglang-0.5.5-decode-tp4-busy",
+        "gauge",
+        1,
+    ),
+    (
+        "sglang:kv_transfer_alloc_ms",
+        "sglang-0.5.5-prefill-tp4-busy",
+        "gauge",
+        1,
+    ),
+    (
+        "sglang:kv_transfer_bootstrap_ms",
+        "sglang-0.5.5-decode-tp4-busy",
+        "gauge",
+        1,
+    ),
+    (
+        "sglang:kv_transfer_bootstrap_ms",
+        "sglang-0.5.5-prefill-tp4-busy",
+        "gauge",
+        1,
+    ),
+    (
+        "sglang:kv_transfer_latency_ms",
+        "sglang-0.5.5-decode-tp4-busy",
+        "gauge",
+        1,
+    ),
+    (
+        "sglang:kv_transfer_latency_ms",
+        "sglang-0.5.5-prefill-tp4-busy",
+        "gauge",
+        1,
+    ),
+    (
+        "sglang:kv_transfer_speed_gb_s",
+        "sglang-0.5.5-decode-tp4-busy",
+        "gauge",
+        1,
+    ),
+    (
+        "sglang:kv_transfer_speed_gb_s",
+        "sglang-0.5.5-prefill-tp4-busy",
+        "gauge",
+        1,
+    ),
 ];
 
-/// Leaves every real page, merged alone and all together, where other readers can be held against
-/// ours: `tests/py/exposition_readers.py`.
+/// A family has the type in `OpenMetrics` that it has in classic text, unless it breaks a rule.
 #[test]
-fn merged_pages_are_left_for_other_readers() {
-    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("exposition");
-    std::fs::create_dir_all(&folder).unwrap();
-    let real = real();
-    let pages: Vec<_> = real
-        .iter()
-        .map(|(file, text)| prepare(text, file))
-        .collect();
-    for ((file, _), page) in real.iter().zip(&pages) {
-        let alone = merge(&[page], 0, Format::CLASSIC);
-        std::fs::write(folder.join(format!("{file}.prom")), alone.text).unwrap();
+fn real_pages_keep_their_types_in_open_metrics() {
+    let mut given_up = Vec::new();
+    let mut kept = 0;
+    for (file, text) in real() {
+        let pages = [prepare(&text, &file)];
+        let (_, classic) = check_in(&pages, 0, Form::CLASSIC);
+        let (_, open) = check_in(&pages, 0, Form::OPEN);
+        for (name, family) in &classic {
+            let sample = &family.samples[0].name;
+            let (of, now) = open
+                .iter()
+                .find(|(_, f)| f.samples.iter().any(|s| s.name == *sample))
+                .unwrap();
+            // Beside its counter or histogram.
+            if of.as_str() == name.strip_suffix("_created").unwrap_or_default() {
+                continue;
+            }
+            let same = match (family.kind.as_str(), now.kind.as_str()) {
+                ("untyped", "unknown") | ("gauge", "info" | "stateset") => true,
+                (before, now) => before == now,
+            };
+            let can = plain_open::typed(name, family).is_some();
+            // A clash of names is not seen by looking at one family.
+            assert!(
+                !same || can || now.kind == "info",
+                "{file}: {name}: {}",
+                now.kind
+            );
+            if same {
+                kept += 1;
+            } else {
+                given_up.push((file.clone(), name.clone(), can));
+            }
+        }
     }
-    let all = merge(&pages.iter().collect::<Vec<_>>(), 0, Format::CLASSIC);
-    std::fs::write(folder.join("all.prom"), all.text).unwrap();
+    assert!(kept > 2_000, "{kept} families have kept their type");
+    let given_up: Vec<_> = given_up
+        .iter()
+        .map(|(file, name, can)| (file.as_str(), name.as_str(), *can))
+        .collect();
+    assert_eq!(given_up, GIVEN_UP);
+}
+
+/// File, family, whether it would be valid alone: counters without `_total`.
+const GIVEN_UP: &[(&str, &str, bool)] = &[
+    (
+        "llamacpp-2025-no-kv-gauge.facts",
+        "llamacpp:n_busy_slots_per_decode",
+        false,
+    ),
+    ("tgi.facts", "tgi_request_count", false),
+    ("tgi.facts", "tgi_request_success", false),
+];
+
+/// The simple writer, the strict reader and the real pages fit each other.
+#[test]
+fn real_pages_can_be_said_in_open_metrics() {
+    for (file, text) in real() {
+        let (_, classic) = check_in(&[prepare(&text, &file)], 0, Form::CLASSIC);
+        let open = plain_open::page(&classic);
+        if let Err(error) = strict_open::check(open.as_bytes(), Names::Legacy) {
+            assert!(error.contains("reserved by two"), "{file}: {error}");
+        }
+    }
 }
