@@ -10,6 +10,7 @@
 
 mod support;
 
+use kvgauge::exposition::{self, Format, Limits, Prepared};
 use serde_json::Value;
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -385,6 +386,72 @@ fn b48_promtool_finds_no_parse_error() {
         let (code, text) = promtool(&page);
         assert!(matches!(code, Some(0 | 3)), "{sources:?}: {code:?} {text}");
     }
+}
+
+/// Name and text of each `*.prom` of a folder of `tests/data`.
+fn pages_of(folder: &str) -> Vec<(String, String)> {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/data")
+        .join(folder);
+    let files = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|file| file.unwrap().path());
+    let mut pages: Vec<_> = files
+        .filter(|file| {
+            file.extension()
+                .is_some_and(|extension| extension == "prom")
+        })
+        .map(|file| {
+            let name = file.file_stem().unwrap().to_string_lossy().into_owned();
+            (name, std::fs::read_to_string(file).unwrap())
+        })
+        .collect();
+    pages.sort();
+    pages
+}
+
+/// The classic page of these pages.
+fn merged(pages: &[(String, String)]) -> String {
+    let limits = Limits {
+        max_series: 1_000_000,
+        max_label_bytes: 16 * 1024,
+        max_families: 100_000,
+    };
+    let prepared: Vec<Prepared> = pages
+        .iter()
+        .map(|(name, text)| {
+            let page = exposition::Page::read(text.as_bytes(), &limits).unwrap();
+            Prepared::new(&page, Some(("source", name)))
+        })
+        .collect();
+    let page = exposition::merge(&prepared.iter().collect::<Vec<_>>(), 0, Format::CLASSIC);
+    String::from_utf8(page.text).unwrap()
+}
+
+#[test]
+#[ignore = "needs prometheus: tests/run"]
+fn promtool_takes_all_real_pages_at_once() {
+    let pages = pages_of("expositions");
+    assert!(pages.len() > 40);
+    let (code, text) = promtool(&merged(&pages));
+    assert!(matches!(code, Some(0 | 3)), "{code:?} {text}");
+}
+
+/// What promtool refuses of the pages that the cases serve it takes once they are merged.
+#[test]
+#[ignore = "needs prometheus: tests/run"]
+fn promtool_takes_what_is_made_of_pages_that_it_refuses() {
+    let takes = |text: &str| matches!(promtool(text).0, Some(0 | 3));
+    let mut refused = Vec::new();
+    for (name, text) in pages_of("cases") {
+        if !takes(&text) {
+            refused.push(name.clone());
+        }
+        let page = merged(&[(name.clone(), text)]);
+        assert!(takes(&page), "{name}: {:?}\n{page}", promtool(&page));
+    }
+    // A quote within a value, types of OpenMetrics, carriage returns.
+    assert_eq!(refused, ["b02", "b07-p", "b08"]);
 }
 
 #[test]
