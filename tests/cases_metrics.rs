@@ -7,8 +7,12 @@
     reason = "a test"
 )]
 
+#[path = "exposition/kit.rs"]
+mod kit;
 mod support;
 
+use kit::strict::Names;
+use kit::strict_open;
 use rustix::process::Signal;
 use std::collections::HashSet;
 use std::io::Read;
@@ -174,6 +178,8 @@ fn b10_whoever_asks_for_open_metrics_gets_it_whole() {
     answers_are_right(&ASKED_FOR_OPEN_METRICS, |page| {
         assert!(page.ends_with("\n# EOF\n"), "{page}");
         assert_eq!(page.matches("# EOF").count(), 1, "{page}");
+        let checked = strict_open::check(page.as_bytes(), Names::Utf8);
+        assert!(checked.is_ok(), "{checked:?}\n{page}");
     });
 }
 
