@@ -87,7 +87,11 @@ pub(super) fn shares(drafts: &mut [Draft<'_>]) -> Vec<(usize, Vec<usize>)> {
             continue;
         };
         let find = |name: &str| drafts.binary_search_by(|d| d.name.cmp(name)).ok();
-        let typed = |at: &usize| suffix.is_companion_of(drafts[*at].kind);
+        // By the name that it has there: `a_total_created` says nothing of `a_total`, which is `a`.
+        let typed = |at: &usize| {
+            let Draft { name, kind, .. } = &drafts[*at];
+            suffix.is_companion_of(*kind) && kind.open_name(name) == base
+        };
         let found = find(base).filter(typed).or_else(|| {
             let counter = (suffix == Suffix::Created).then(|| format!("{base}_total"))?;
             find(&counter).filter(typed)

@@ -44,7 +44,7 @@ pub(super) fn forms(plan: &Plan<'_>, odd_names: OddNames) -> Vec<Form> {
             // Where names are respelled two metrics may become one, so that nothing is sure.
             parts.all(|p| {
                 !p.look && p.entry.block.open_lines(kind).is_some() && !(respells && odd(p))
-            }) && is_apart(plan, group)
+            }) && (is_apart(plan, group) || !has_several_samples(plan, group))
                 && has_its_names(plan, group, &mut name)
                 && take_companions(plan, group, &mut absorbed, &mut name)
         };
@@ -58,6 +58,13 @@ pub(super) fn forms(plan: &Plan<'_>, odd_names: OddNames) -> Vec<Form> {
         forms[group] = Form::Nothing;
     }
     forms
+}
+
+/// Whether a metric of the group is more than one line, so that it must not be on two pages.
+fn has_several_samples(plan: &Plan<'_>, group: usize) -> bool {
+    let kind = plan.groups[group].kind;
+    let mut parts = plan.parts(group).iter();
+    kind.is_grouped() || parts.any(|p| matches!(p.entry.block.open, Open::Own(_)))
 }
 
 /// Whether no metric of the group can be on two pages, where that would matter.

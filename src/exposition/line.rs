@@ -151,7 +151,8 @@ fn block(line: &str, at: usize) -> Result<Block<'_>, Bad> {
         match item {
             Item::MetricName(_) if found.name.is_some() => return Err(Bad::Name),
             Item::MetricName(name) => found.name = Some(name),
-            Item::Label(label) if label.name == "__name__" => return Err(Bad::Labels),
+            // Reserved; readers refuse a whole page over one.
+            Item::Label(label) if label.name.starts_with("__") => return Err(Bad::Labels),
             Item::Label(label) => names.push(label.name),
         }
         found.end = skip_blanks(b, after);

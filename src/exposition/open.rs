@@ -13,6 +13,9 @@ use super::writer::push_foreign_value;
 /// Characters of names and values that an exemplar's labels may have together.
 const MOST_EXEMPLAR_CHARS: usize = 128;
 
+/// Quantiles of one metric; nobody has more, and they are held against each other.
+const MOST_QUANTILES: usize = 256;
+
 /// What has to be known of one sample of a family.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Facts {
@@ -38,20 +41,39 @@ pub(super) fn follows_rules(kind: MetricType, samples: impl Iterator<Item = Fact
         }
         MetricType::StateSet => {
             let mut samples = samples;
-            samples.all(|s| s.value == 0.0 || s.value == 1.0)
+            // The state is there, and is on or off.
+            samples.all(|s| !s.split.is_nan() && (s.value == 0.0 || s.value == 1.0))
         }
-        MetricType::Summary => {
-            let mut samples = samples;
-            samples.all(|s| match s.suffix {
-                // A quantile that is not known is NaN, and is none below zero.
-                None => (0.0..=1.0).contains(&s.split) && !is_below_zero(s.value),
-                Some(Suffix::Count) => counts_whole(s.value),
-                Some(Suffix::Sum) => counts(s.value),
-                _ => true,
-            })
-        }
+        MetricType::Summary => summaries(samples),
         MetricType::Histogram | MetricType::GaugeHistogram => histograms(samples),
     }
+}
+
+fn summaries(samples: impl Iterator<Item = Facts>) -> bool {
+    let mut metric = None;
+    // Of one metric: two spellings of a quantile become one.
+    let mut quantiles: Vec<f64> = Vec::new();
+    for sample in samples {
+        if metric != Some(sample.metric) {
+            metric = Some(sample.metric);
+            quantiles.clear();
+        }
+        let good = match sample.suffix {
+            // A quantile that is not known is NaN, and is none below zero.
+            None => {
+                let once = quantiles.len() < MOST_QUANTILES && !quantiles.contains(&sample.split);
+                quantiles.push(sample.split);
+                once && (0.0..=1.0).contains(&sample.split) && !is_below_zero(sample.value)
+            }
+            Some(Suffix::Count) => sample.split.is_nan() && counts_whole(sample.value),
+            Some(Suffix::Sum) => sample.split.is_nan() && counts(sample.value),
+            _ => sample.split.is_nan(),
+        };
+        if !good {
+            return false;
+        }
+    }
+    true
 }
 
 /// A value that a counter can have.
@@ -100,6 +122,9 @@ fn histograms(samples: impl Iterator<Item = Facts>) -> bool {
 impl Histogram {
     /// `false` where the sample can't be part of any histogram.
     fn take(&mut self, sample: &Facts) -> bool {
+        if sample.suffix != Some(Suffix::Bucket) && !sample.split.is_nan() {
+            return false;
+        }
         match sample.suffix {
             Some(Suffix::Bucket) => {
                 let after = self

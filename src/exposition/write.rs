@@ -272,7 +272,8 @@ fn series_at(out: &str, at: usize) -> Option<(u64, (&str, &str))> {
     Some((hash, (sample.name, sample.labels)))
 }
 
-/// Writes a line with names in other characters. `false` where two of its labels become one.
+/// Writes a line with names in other characters. `false` where two of its labels become one, or one
+/// becomes a reserved one.
 fn push_respelled(
     out: &mut String,
     line: &str,
@@ -290,7 +291,8 @@ fn push_respelled(
         let before = if names.is_empty() { "{" } else { "," };
         let name = escaped_label_name(label.name, escaping);
         push_all(out, &[before, &name, "=\"", label.value, "\""]);
-        if !names.insert(name) {
+        // One that is reserved now, readers refuse.
+        if name.starts_with("__") || !names.insert(name) {
             return false;
         }
     }
@@ -306,9 +308,12 @@ fn push_respelled(
 /// Every name that a family of the page has or reserves.
 fn reserved(plan: &Plan<'_>) -> HashSet<String, foldhash::fast::RandomState> {
     let mut names = HashSet::default();
-    for (group, _) in plan.groups.iter().enumerate() {
+    for (group, of) in plan.groups.iter().enumerate() {
         let name = plan.name(group);
-        names.extend(ENDINGS.iter().map(|ending| format!("{name}{ending}")));
+        // A counter `a_total` is `a` in OpenMetrics, and has `a_created` then.
+        for name in [name, of.kind.open_name(name)] {
+            names.extend(ENDINGS.iter().map(|ending| format!("{name}{ending}")));
+        }
         names.extend(
             ENDINGS
                 .iter()

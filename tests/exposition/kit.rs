@@ -103,9 +103,6 @@ pub(crate) fn try_check(
     pinned: usize,
 ) -> Result<(Merged, strict::Checked), String> {
     let (merged, checked) = try_check_in(pages, pinned, Form::CLASSIC)?;
-    if said::has_reserved_label(&checked) {
-        return Ok((merged, checked));
-    }
     let mut quoted: Option<strict::Checked> = None;
     for form in Form::ALL.into_iter().filter(|form| *form != Form::CLASSIC) {
         let (other, read) = try_check_in(pages, pinned, form)?;

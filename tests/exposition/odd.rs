@@ -76,7 +76,6 @@ fn sample_lines() {
         ("a +Inf", "a", &[], f64::INFINITY),
         ("a Inf", "a", &[], f64::INFINITY),
         ("a -inf", "a", &[], f64::NEG_INFINITY),
-        ("a{__meta=\"x\"} 1", "a", &[("__meta", "x")], 1.0),
     ];
     for (line, name, labels, value) in table {
         let page = read(line.as_bytes());
@@ -140,6 +139,8 @@ fn bad_lines_are_dropped_by_reason_and_cost_nothing_else() {
         ("a{9b=\"c\"} 1", "labels"),
         ("a{b:c=\"c\"} 1", "labels"),
         ("a{__name__=\"c\"} 1", "labels"),
+        ("a{b=\"c\",__meta=\"d\"} 1", "labels"),
+        ("a{\"__meta.x\"=\"d\"} 1", "labels"),
         ("a{b=\"1\",c=\"2\",b=\"1\"} 1", "repeated_label"),
         ("a{b=\"1\" ,b=\"2\"} 1", "repeated_label"),
         ("{b=\"c\"} 1", "name"),

@@ -105,16 +105,6 @@ pub(crate) fn same(left: &[Said], right: &[Said]) -> Result<(), String> {
     ))
 }
 
-/// The prometheus client refuses a page for a label in double underscores. Classic text has no such
-/// rule, and no page of an engine such a label.
-pub(crate) fn has_reserved_label(page: &Checked) -> bool {
-    let mut labels = page
-        .values()
-        .flat_map(|f| &f.samples)
-        .flat_map(|s| s.labels.keys());
-    labels.any(|label| label.starts_with("__"))
-}
-
 /// What a page in another form may hold on top of one of classic text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum More {
