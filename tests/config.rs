@@ -237,7 +237,87 @@ fn a_header_with_an_empty_name_is_off() {
     assert_eq!(s.headers.pools.unwrap().as_str(), "x-pools");
 }
 
+#[test]
+fn patterns_of_a_source_are_a_list_or_one_text() {
+    let texts = |patterns: &[kvgauge::config::Pattern]| -> Vec<String> {
+        patterns.iter().map(|p| p.as_str().to_owned()).collect()
+    };
+    let source = |keys: &str| {
+        let text = format!("[[source]]\nname = 'a'\nurl = 'http://a'\n{keys}\n");
+        fine(file(&text)).sources.remove(0)
+    };
+    let s = source("keep = ['sglang:.*', 'x{1,2}']\ndrop = 'a{1,2}|b'");
+    assert_eq!(texts(&s.keep), ["sglang:.*", "x{1,2}"]);
+    assert_eq!(texts(&s.drop), ["a{1,2}|b"]);
+    assert_eq!(source("keep = []\ndrop = ''"), source(""));
+
+    let text = "a=http://a,keep=sglang:.*,role=decode,drop=.*_bucket,drop=python_.*,drop=go_.*";
+    let flag = fine(flags(&sources(&[text]))).sources.remove(0);
+    assert_eq!(texts(&flag.keep), ["sglang:.*"]);
+    assert_eq!(texts(&flag.drop), [".*_bucket", "python_.*", "go_.*"]);
+    assert_eq!(flag.role, Some(Role::Decode));
+    let variable = fine(env(&[("KVGAUGE_SOURCES", text)])).sources.remove(0);
+    assert_eq!(variable, flag);
+}
+
 // === what is malformed ===
+
+#[test]
+fn a_bad_pattern_is_refused_with_what_is_wrong_with_it() {
+    let write = "write a list of at most 64 regular expressions that whole family names fit, such as [\"sglang:.*\", \"router_.*\"]";
+    let head = "[[source]]\nname = 'a'\nurl = 'http://a'\n";
+    let many = format!("['{}']", ["a"; 65].join("', '"));
+    for (keys, message) in [
+        (
+            "keep = ['a.*', 'b(']",
+            "source.keep: `b(` is no regular expression (found open group without closing ')'); ",
+        ),
+        (
+            "\ndrop = '[z'",
+            "source.drop: `[z` is no regular expression (",
+        ),
+        (
+            "drop = ['']",
+            "source.drop: `` is a pattern that no name fits; ",
+        ),
+        (
+            "drop = ['a', 1]",
+            "source.drop: a list of something else than texts is not possible here; ",
+        ),
+        (
+            &format!("keep = {many}"),
+            "source.keep: 65 patterns are too many; ",
+        ),
+    ] {
+        let error = file(&format!("{head}{keys}\n")).unwrap_err();
+        let line = if keys.starts_with('\n') { 5 } else { 4 };
+        let text = error.to_string();
+        assert!(
+            text.starts_with(&format!("kvgauge.toml:{line}: {message}")),
+            "{text}"
+        );
+        assert!(text.ends_with(write), "{text}");
+        assert_eq!((error.problems().len(), error.exit_code()), (1, 78));
+    }
+    let error = flags(&sources(&["a=http://a,drop=("])).unwrap_err();
+    let text = error.to_string();
+    assert!(
+        text.starts_with("flag --source: source.drop: `(` is no regular expression ("),
+        "{text}"
+    );
+    assert_eq!(error.exit_code(), 64);
+    let error = env(&[("KVGAUGE_SOURCES", "a=http://a,keep=[")]).unwrap_err();
+    let text = error.to_string();
+    assert!(
+        text.starts_with("environment KVGAUGE_SOURCES: source.keep: `[` is no"),
+        "{text}"
+    );
+    refused(
+        flags(&sources(&["a=http://a,drop=x{1,2}"])),
+        64,
+        "flag --source: source: `2}` is not understood; after the URL may stand role=ROLE and interval=TIME, each once, keep=PATTERN and drop=PATTERN (a comma in a URL is written %2C, one in a pattern \\x2C)",
+    );
+}
 
 #[test]
 fn an_unknown_key_is_refused_with_its_line_and_the_nearest() {
@@ -326,7 +406,7 @@ fn a_malformed_value_is_refused_with_what_was_seen_and_what_is_allowed() {
             "headers.headline = 'router'",
             "1: headers.headline: `router` is no role; write \"auto\", \"decode\", \"prefill\", \"unified\" or \"fullest\"".to_owned(),
         ),
-        ("metrics.expose = 'kv'", "1: metrics.expose: `kv` is not supported yet; write \"all\" or \"none\"".to_owned()),
+        ("metrics.expose = 'kvs'", "1: metrics.expose: `kvs` is nothing that can be exposed; write \"all\", \"kv\" or \"none\"".to_owned()),
         (
             "metrics.source_label = 'instance'",
             "1: metrics.source_label: `instance` has a meaning of its own in Prometheus or in kvgauge's series; write a label name such as \"source\" (a letter or _, then letters, digits and _)".to_owned(),
@@ -407,7 +487,7 @@ fn a_malformed_variable_is_refused_with_its_name() {
     refused(
         env(&[("KVGAUGE_SOURCES", "a=http://a;b")]),
         78,
-        "environment KVGAUGE_SOURCES: source: `b` has no name; write NAME=URL[,role=ROLE][,interval=TIME], such as decode=http://127.0.0.1:30002,role=decode",
+        "environment KVGAUGE_SOURCES: source: `b` has no name; write NAME=URL[,role=ROLE][,interval=TIME][,keep=PATTERN]…[,drop=PATTERN]…, such as decode=http://127.0.0.1:30002,role=decode",
     );
     refused(
         env(&[("KVGAUGE_SOURCES", " ; ")]),
@@ -434,12 +514,12 @@ fn a_malformed_flag_is_wrong_usage() {
     refused(
         flags(&sources(&["http://a"])),
         64,
-        "flag --source: source: `http://a` has no name; write NAME=URL[,role=ROLE][,interval=TIME], such as decode=http://127.0.0.1:30002,role=decode",
+        "flag --source: source: `http://a` has no name; write NAME=URL[,role=ROLE][,interval=TIME][,keep=PATTERN]…[,drop=PATTERN]…, such as decode=http://127.0.0.1:30002,role=decode",
     );
     refused(
         flags(&sources(&["a=http://a,decode"])),
         64,
-        "flag --source: source: `decode` is not understood; after the URL may stand role=ROLE and interval=TIME, each once (a comma in a URL is written %2C)",
+        "flag --source: source: `decode` is not understood; after the URL may stand role=ROLE and interval=TIME, each once, keep=PATTERN and drop=PATTERN (a comma in a URL is written %2C, one in a pattern \\x2C)",
     );
     refused(
         flags(&sources(&["a=http://a,rol=decode"])),
@@ -745,6 +825,12 @@ fn settings_that_are_probably_not_meant_warn() {
         file("trusted_proxies = ['0.0.0.0/0']"),
         &[
             "kvgauge.toml:1: trusted_proxies: 0.0.0.0/0 is everyone: whoever connects can write any client address into the log",
+        ],
+    );
+    warned(
+        file("metrics.expose = 'none'\n[[source]]\nname = 'a'\nurl = 'http://a'\ndrop = 'x'"),
+        &[
+            "kvgauge.toml:5: source.drop: metrics.expose is \"none\", so nothing of any source's page is shown again",
         ],
     );
     let s = fine(file("headers.headline = 'prefill'"));

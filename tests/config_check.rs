@@ -49,7 +49,8 @@ headers    x-kv-usage; usage is that of the fullest role
 
 Pages that are read, each every 2s:
   engine-1  http://e:8000/metrics  role unified
-  r         http://r:80/m          no role, unless its page says one, every 1s
+  r         http://r:80/m          no role, unless its page says one, every 1s, shown again only `sglang_.*` `up`, not \
+shown again `.*\\\\d`
 
 Different from the default too:
   headers.headline = fullest (default auto)
@@ -65,7 +66,8 @@ that long has no trustworthy value left while it is read
                 headers.headline = 'fullest'\nheaders.pools = ''\n\
                 [scrape]\ninterval = '2s'\ntimeout = '15s'\n\
                 [[source]]\nname = 'engine-1'\nurl = 'http://e:8000'\nrole = 'unified'\n\
-                [[source]]\nname = 'r'\nurl = 'http://r:80/m'\ninterval = '1s'\n";
+                [[source]]\nname = 'r'\nurl = 'http://r:80/m'\ninterval = '1s'\n\
+                keep = ['sglang_.*', 'up']\ndrop = '.*\\d'\n";
     assert_eq!(
         check(text).unwrap(),
         want.replace("http://r/m   ", "http://r:80/m")

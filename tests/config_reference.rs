@@ -177,7 +177,7 @@ fn the_table_in_the_design_has_the_keys_and_defaults_of_the_code() {
 }
 
 /// A value that is not the default, for every key but the sources'; as settings are written back.
-const OTHERS: [(&str, &str); 35] = [
+const OTHERS: [(&str, &str); 36] = [
     ("listen", "10.0.0.1:1"),
     ("workers", "777"),
     ("trusted_proxies", "10.0.0.0/8, ::2/128"),
@@ -192,6 +192,7 @@ const OTHERS: [(&str, &str); 35] = [
     ("scrape.max_page_bytes", "1MiB"),
     ("scrape.max_series", "5"),
     ("scrape.max_label_bytes", "1000"),
+    ("scrape.max_families", "6"),
     ("limits.request_body", "1GiB"),
     ("limits.header_fields", "50"),
     ("limits.header_bytes", "8KiB"),

@@ -3,7 +3,7 @@
 #![allow(clippy::expect_used, clippy::panic)] // Tests may.
 
 use kvgauge::engine;
-use kvgauge::exposition::{Limits, Page};
+use kvgauge::exposition::{Format, Limits, Page, Prepared, merge};
 use kvgauge::kv::{Pool, PoolKind, Queues, Reading, Role, Unknown};
 use proptest::prelude::*;
 use std::path::PathBuf;
@@ -975,5 +975,66 @@ proptest! {
         if let Ok(page) = Page::read(&text, &limits) {
             assert_sane(&engine::read(&page));
         }
+    }
+}
+
+/// What is called KV state is all that a reading is made of: with nothing else on the page, every page
+/// reads the same.
+#[test]
+fn the_families_with_kv_state_are_enough_for_every_reading() {
+    let limits = Limits {
+        max_series: 1_000_000,
+        max_label_bytes: 16 * 1024,
+        max_families: 100_000,
+    };
+    let mut compared = 0;
+    for folder in ["expositions", "cases"] {
+        for entry in std::fs::read_dir(shared(folder)).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            if path.extension().is_none_or(|ext| ext != "prom") {
+                continue;
+            }
+            let bytes = std::fs::read(&path).expect("a page");
+            let Ok(page) = Page::read(&bytes, &limits) else {
+                continue;
+            };
+            let whole = engine::read(&page);
+            let kept = Prepared::filtered(&page, None, &engine::is_kv_family);
+            let text = merge(&[&kept], 0, Format::CLASSIC).text;
+            if whole.pools.is_empty() {
+                continue;
+            }
+            let page = Page::read(&text, &limits).expect("a readable page");
+            assert_eq!(engine::read(&page), whole, "{}", path.display());
+            assert!(kept.family_count() < 60, "{}", path.display());
+            compared += 1;
+        }
+    }
+    assert!(compared > 30, "{compared}");
+}
+
+#[test]
+fn a_family_without_kv_state_is_told_from_one_with_it() {
+    for (name, is) in [
+        ("sglang:token_usage", true),
+        ("sglang_token_usage", true),
+        ("sglang:max_total_num_tokens", true),
+        ("sglang:num_running_reqs", true),
+        ("sglang_num_decode_transfer_queue_reqs", true),
+        ("sglang:cache_hit_rate", true),
+        ("sglang:cache_config_info", true),
+        ("sglang:num_retracted_reqs", true),
+        ("sglang_num_retracted_requests_total", true),
+        ("token_usage", false),
+        ("sglang:token_usage_", false),
+        ("sglang::token_usage", false),
+        ("vllm:token_usage", false),
+        ("sglang:time_to_first_token_seconds", false),
+        ("sglang:gen_throughput", false),
+        ("python_gc_collections_total", false),
+        ("smg_router_requests_total", false),
+        ("", false),
+    ] {
+        assert_eq!(engine::is_kv_family(name), is, "{name}");
     }
 }

@@ -430,6 +430,8 @@ fn source(taken: Option<Instant>, failure: Option<FailureReason>, at: Instant) -
         duration: None,
         samples: None,
         bytes: None,
+        exposed: None,
+        left_out: Vec::new(),
         failure: failure.map(|reason| Failure {
             reason,
             message: "".into(),

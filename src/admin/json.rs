@@ -1,11 +1,14 @@
 //! `/kv` and `/sources`. Unknown is null, with its reason beside it.
 
 use super::conflicts::Named;
-use super::{Answer, Shared, page};
+use super::sharing::Sharing;
+use super::{Answer, Shared};
 use crate::engine;
+use crate::exposition::Format;
 use crate::kv::{FailureReason, Pool, Role, RoleState, SourceState, Unknown};
 use crate::publish::millis;
 use serde_json::{Map, Value, json};
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 pub(super) fn kv(shared: &Shared) -> Answer {
@@ -13,7 +16,7 @@ pub(super) fn kv(shared: &Shared) -> Answer {
     let settings = &shared.settings;
     let states = engine::observe(&shared.snapshot.load(), now, settings.scrape.max_age);
     let headline = engine::headline(&states, settings.headers.headline);
-    Answer::json(&json!({
+    super::json(&json!({
         "timestamp": jiff::Timestamp::now().to_string(),
         "headline": headline.map(|h| json!({
             "role": h.role.as_str(),
@@ -58,11 +61,11 @@ fn queues(queues: &crate::kv::Queues) -> Map<String, Value> {
         .collect()
 }
 
-pub(super) fn sources(shared: &Shared) -> Answer {
+pub(super) async fn sources(shared: Rc<Shared>) -> Answer {
+    // Conflicts are seen in a merge.
+    let _ = Sharing::page(&shared, Format::CLASSIC, false).await;
     let now = Instant::now();
     let max_age = shared.settings.scrape.max_age;
-    // Conflicts are seen in a merge, about a millisecond.
-    drop(page::render(shared, now));
     let snapshot = shared.snapshot.load();
     let sources: Vec<Value> = snapshot
         .sources
@@ -70,7 +73,7 @@ pub(super) fn sources(shared: &Shared) -> Answer {
         .enumerate()
         .map(|(index, s)| source(s, &shared.conflicts.of(index), now, max_age))
         .collect();
-    Answer::json(&json!({ "sources": sources }))
+    super::json(&json!({ "sources": sources }))
 }
 
 fn source(source: &SourceState, conflicts: &[Named], now: Instant, max_age: Duration) -> Value {
@@ -93,6 +96,7 @@ fn source(source: &SourceState, conflicts: &[Named], now: Instant, max_age: Dura
         "scrape_duration_ms": source.duration.map(|s| s * 1000.0),
         "bytes": source.bytes,
         "samples": source.samples,
+        "exposed_samples": source.exposed,
         "last_error": source.failure.as_ref().map(|f| json!({
             "reason": f.reason.as_str(),
             "message": f.message,
@@ -103,6 +107,12 @@ fn source(source: &SourceState, conflicts: &[Named], now: Instant, max_age: Dura
             .filter(|(_, n)| *n > 0)
             .map(|(reason, n)| (reason.as_str(), n))),
         "dropped_samples": counts(source.dropped.iter().copied()),
+        "left_out": source.left_out.iter().map(|l| json!({
+            "reason": l.reason,
+            "count": l.count,
+            "line": l.line,
+            "excerpt": l.excerpt,
+        })).collect::<Vec<_>>(),
         "type_conflicts": conflicts.iter().map(|c| json!({
             "family": c.family,
             "type": c.kind.as_str(),

@@ -1,29 +1,36 @@
 //! The operators' listener. Every endpoint, with one line each, is in [`ROUTES`].
 
 mod conflicts;
+mod gzip;
 mod json;
 mod page;
 mod server;
+mod sharing;
 mod stall;
 
 pub use conflicts::Conflicts;
 pub use server::{Admin, Shared};
+pub use sharing::Sharing;
 
 use bytes::Bytes;
-use http::{HeaderValue, StatusCode};
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use http_body_util::Full;
+use std::future::{Future, ready};
+use std::pin::Pin;
+use std::rc::Rc;
 
 /// A handler's answer.
-struct Answer {
-    status: StatusCode,
-    content_type: HeaderValue,
-    body: Bytes,
-}
+type Answer = Response<Full<Bytes>>;
+
+/// An answer to come.
+type Answering = Pin<Box<dyn Future<Output = Answer>>>;
 
 /// One endpoint.
 struct Route {
     path: &'static str,
     about: &'static str,
-    answer: fn(&Shared) -> Answer,
+    answer: fn(&Rc<Shared>, &HeaderMap) -> Answering,
 }
 
 /// Every endpoint, for GET and HEAD.
@@ -31,40 +38,40 @@ const ROUTES: [Route; 6] = [
     Route {
         path: "/metrics",
         about: "router, engines and kvgauge as one Prometheus target",
-        answer: page::metrics,
+        answer: |shared, headers| Box::pin(page::metrics(Rc::clone(shared), headers)),
     },
     Route {
         path: "/kv",
         about: "the KV state of every role, as JSON",
-        answer: json::kv,
+        answer: |shared, _| at_once(json::kv(shared)),
     },
     Route {
         path: "/sources",
         about: "every source: state, last error, engine, the gauge chosen for each value",
-        answer: json::sources,
+        answer: |shared, _| Box::pin(json::sources(Rc::clone(shared))),
     },
     Route {
         path: "/healthz",
         about: "200 while the process lives",
-        answer: |_| Answer::text(StatusCode::OK, "ok\n"),
+        answer: |_, _| at_once(text(StatusCode::OK, "ok\n")),
     },
     Route {
         path: "/readyz",
         about: "200 while traffic is welcome, 503 while draining",
-        answer: |shared| {
-            if shared.ready() {
-                Answer::text(StatusCode::OK, "ready\n")
+        answer: |shared, _| {
+            at_once(if shared.ready() {
+                text(StatusCode::OK, "ready\n")
             } else {
-                Answer::text(StatusCode::SERVICE_UNAVAILABLE, "draining\n")
-            }
+                text(StatusCode::SERVICE_UNAVAILABLE, "draining\n")
+            })
         },
     },
     Route {
         path: "/",
         about: "this list",
-        answer: |_| {
+        answer: |_, _| {
             let head = concat!("kvgauge ", env!("CARGO_PKG_VERSION"), "\n\n");
-            Answer::text(StatusCode::OK, &format!("{head}{}", index()))
+            at_once(text(StatusCode::OK, &format!("{head}{}", index())))
         },
     },
 ];
@@ -77,22 +84,25 @@ fn index() -> String {
     text
 }
 
-impl Answer {
-    fn text(status: StatusCode, text: &str) -> Answer {
-        Answer {
-            status,
-            content_type: HeaderValue::from_static("text/plain; charset=utf-8"),
-            body: Bytes::copy_from_slice(text.as_bytes()),
-        }
-    }
+fn at_once(answer: Answer) -> Answering {
+    Box::pin(ready(answer))
+}
 
-    fn json(value: &serde_json::Value) -> Answer {
-        let mut body = serde_json::to_vec_pretty(value).unwrap_or_default();
-        body.push(b'\n');
-        Answer {
-            status: StatusCode::OK,
-            content_type: HeaderValue::from_static("application/json"),
-            body: body.into(),
-        }
-    }
+fn answer(status: StatusCode, content_type: &'static str, body: Bytes) -> Answer {
+    let mut answer = Response::new(Full::new(body));
+    *answer.status_mut() = status;
+    let content_type = HeaderValue::from_static(content_type);
+    answer.headers_mut().insert(CONTENT_TYPE, content_type);
+    answer
+}
+
+fn text(status: StatusCode, text: &str) -> Answer {
+    let body = Bytes::copy_from_slice(text.as_bytes());
+    answer(status, "text/plain; charset=utf-8", body)
+}
+
+fn json(value: &serde_json::Value) -> Answer {
+    let mut body = serde_json::to_vec_pretty(value).unwrap_or_default();
+    body.push(b'\n');
+    answer(StatusCode::OK, "application/json", body.into())
 }

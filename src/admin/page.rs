@@ -1,14 +1,19 @@
 //! The unified page: what kvgauge counted, what the snapshot says, and the sources' own pages,
 //! merged. A GET merges prepared blocks and never reads a source.
 
+use super::sharing::Sharing;
 use super::{Answer, Conflicts, Shared};
 use crate::config::Expose;
 use crate::engine;
-use crate::exposition::{Format, Limits, MetricType, Page, Prepared, TextWriter, merge};
+use crate::exposition::{
+    Format, Limits, MetricType, Page, Prepared, TextWriter, merge, takes_gzip,
+};
 use crate::kv::{FailureReason, RoleState, SourceState};
 use crate::telemetry::names::{self, Name};
 use bytes::Bytes;
-use http::{HeaderValue, StatusCode};
+use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, VARY};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -22,16 +27,35 @@ const OWN_LIMITS: Limits = Limits {
     max_families: 10_000,
 };
 
-pub(super) fn metrics(shared: &Shared) -> Answer {
-    Answer {
-        status: StatusCode::OK,
-        content_type: HeaderValue::from_static(Format::CLASSIC.content_type()),
-        body: render(shared, Instant::now()),
+/// Answers in the form, and the coding, that the client likes best.
+pub(super) fn metrics(
+    shared: Rc<Shared>,
+    headers: &HeaderMap,
+) -> impl Future<Output = Answer> + use<> {
+    let format = Format::negotiate(values(headers, ACCEPT));
+    let gzip = takes_gzip(values(headers, ACCEPT_ENCODING));
+    async move {
+        let Some(page) = Sharing::page(&shared, format, gzip).await else {
+            let status = StatusCode::INTERNAL_SERVER_ERROR;
+            return super::text(status, "the page could not be made; see standard error\n");
+        };
+        let mut answer = super::answer(StatusCode::OK, format.content_type(), page.body);
+        let headers = answer.headers_mut();
+        headers.insert(VARY, HeaderValue::from_static("accept, accept-encoding"));
+        if page.gzip {
+            headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        }
+        answer
     }
 }
 
-/// The page. What its merge leaves out is noted.
-pub(super) fn render(shared: &Shared, now: Instant) -> Bytes {
+/// The values of all lines of a name.
+pub(super) fn values(headers: &HeaderMap, name: HeaderName) -> impl Iterator<Item = &[u8]> {
+    headers.get_all(name).iter().map(HeaderValue::as_bytes)
+}
+
+/// The page in a form. What its merge leaves out is noted.
+pub(super) fn render(shared: &Shared, format: Format, now: Instant) -> Bytes {
     let snapshot = shared.snapshot.load();
     let max_age = shared.settings.scrape.max_age;
     let states = engine::observe(&snapshot, now, max_age);
@@ -44,7 +68,7 @@ pub(super) fn render(shared: &Shared, now: Instant) -> Bytes {
     let mut pages: Vec<Arc<Prepared>> = own.into_iter().flatten().map(Arc::new).collect();
     let pinned = pages.len().min(OWN_PAGES);
     let mut sources = Vec::new();
-    if shared.settings.metrics.expose == Expose::All {
+    if shared.settings.metrics.expose != Expose::None {
         for (index, source) in snapshot.sources.iter().enumerate() {
             // A source that has failed past its time vanishes with its series.
             let current = source
@@ -57,7 +81,7 @@ pub(super) fn render(shared: &Shared, now: Instant) -> Bytes {
         }
     }
     let pages: Vec<&Prepared> = pages.iter().map(|page| &**page).collect();
-    let merged = merge(&pages, pinned, Format::CLASSIC);
+    let merged = merge(&pages, pinned, format);
     let conflicts = merged.conflicts;
     shared
         .conflicts

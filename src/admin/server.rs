@@ -2,22 +2,20 @@
 //! whatever happens here, no request of a client's notices.
 
 use super::stall::Stalling;
-use super::{Answer, Conflicts, ROUTES};
+use super::{Answering, Conflicts, ROUTES, Sharing, at_once, index, page, text};
 use crate::config::Settings;
+use crate::exposition::takes_gzip;
 use crate::kv::Handle;
 use crate::proxy::Phase;
 use crate::scrape::Pages;
 use crate::telemetry::Telemetry;
-use bytes::Bytes;
-use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
-use http::{HeaderValue, Method, Request, Response, StatusCode};
-use http_body_util::Full;
+use http::header::{ACCEPT_ENCODING, ALLOW, CACHE_CONTROL, X_CONTENT_TYPE_OPTIONS};
+use http::{HeaderValue, Method, Request, StatusCode};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::convert::Infallible;
-use std::future::ready;
 use std::io;
 use std::net::TcpListener;
 use std::rc::Rc;
@@ -57,6 +55,8 @@ pub struct Shared {
     pub phase: watch::Receiver<Phase>,
     /// What the last merge left out.
     pub conflicts: Conflicts,
+    /// Who waits for the page.
+    pub sharing: Sharing,
 }
 
 /// The listener.
@@ -118,10 +118,14 @@ async fn serve(stream: TcpStream, shared: Rc<Shared>) {
             CACHE_CONTROL,
             HeaderValue::from_static("no-store"),
         ))
+        // Before the layer that packs, whose reading would be a second opinion.
+        .map_request(settle_coding)
+        // Leaves `/metrics` alone, which is packed once for all who share it.
         .layer(CompressionLayer::new())
         .layer(CatchPanicLayer::new())
         .service(tower_service_fn(move |request: Request<Incoming>| {
-            ready(Ok::<_, Infallible>(answer(&request, &shared)))
+            let answer = answer(&request, &shared);
+            async move { Ok::<_, Infallible>(answer.await) }
         }));
     // A peer that breaks off is its own business.
     let _ = http1::Builder::new()
@@ -134,31 +138,32 @@ async fn serve(stream: TcpStream, shared: Rc<Shared>) {
         .await;
 }
 
-fn answer(request: &Request<Incoming>, shared: &Shared) -> Response<Full<Bytes>> {
-    if !matches!(*request.method(), Method::GET | Method::HEAD) {
-        let mut response = respond(Answer::text(
-            StatusCode::METHOD_NOT_ALLOWED,
-            "only GET and HEAD here\n",
-        ));
-        let allowed = HeaderValue::from_static("GET, HEAD");
-        response.headers_mut().insert(ALLOW, allowed);
-        return response;
+/// Leaves of `Accept-Encoding` what it comes to: gzip, or nothing. A client that takes neither gzip
+/// nor the plain answer gets the plain one, as one that takes none of the types of `/metrics` gets the
+/// classic one, and no 406.
+fn settle_coding(mut request: Request<Incoming>) -> Request<Incoming> {
+    let headers = request.headers_mut();
+    let gzip = takes_gzip(page::values(headers, ACCEPT_ENCODING));
+    headers.remove(ACCEPT_ENCODING);
+    if gzip {
+        headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
     }
-    let path = request.uri().path();
-    respond(match ROUTES.iter().find(|route| route.path == path) {
-        Some(route) => (route.answer)(shared),
-        None => Answer::text(
-            StatusCode::NOT_FOUND,
-            &format!("nothing here; there is:\n\n{}", super::index()),
-        ),
-    })
+    request
 }
 
-fn respond(answer: Answer) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(answer.body));
-    *response.status_mut() = answer.status;
-    response
-        .headers_mut()
-        .insert(CONTENT_TYPE, answer.content_type);
-    response
+fn answer(request: &Request<Incoming>, shared: &Rc<Shared>) -> Answering {
+    if !matches!(*request.method(), Method::GET | Method::HEAD) {
+        let mut answer = text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD here\n");
+        let allowed = HeaderValue::from_static("GET, HEAD");
+        answer.headers_mut().insert(ALLOW, allowed);
+        return at_once(answer);
+    }
+    let path = request.uri().path();
+    match ROUTES.iter().find(|route| route.path == path) {
+        Some(route) => (route.answer)(shared, request.headers()),
+        None => at_once(text(
+            StatusCode::NOT_FOUND,
+            &format!("nothing here; there is:\n\n{}", index()),
+        )),
+    }
 }

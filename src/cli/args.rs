@@ -92,9 +92,13 @@ pub struct Serve {
     ///
     /// NAME tells its series apart; a URL without a path means /metrics. ROLE is decode, prefill or
     /// unified; a router has none, and a source named decode, prefill or unified (decode-1, …) needs
-    /// none. [default: router=http://127.0.0.1:29001 prefill=http://127.0.0.1:30000
+    /// none. Families whose whole name fits no keep PATTERN (where there is one), or a drop PATTERN, are
+    /// left out of /metrics. [default: router=http://127.0.0.1:29001 prefill=http://127.0.0.1:30000
     /// decode=http://127.0.0.1:30002]
-    #[arg(long = "source", value_name = "NAME=URL[,role=ROLE][,interval=TIME]")]
+    #[arg(
+        long = "source",
+        value_name = "NAME=URL[,role=ROLE][,interval=TIME][,keep=PATTERN]…[,drop=PATTERN]…"
+    )]
     pub sources: Vec<String>,
     /// Threads that carry traffic [default: one a core]
     #[arg(long, value_name = "N")]

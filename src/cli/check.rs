@@ -1,7 +1,9 @@
 //! `kvgauge check FILE`: what a settings file means, or what is wrong with it.
 
 use super::args::Check;
-use crate::config::{self, ConfigError, Flags, Headline, Settings, Source, Warning, written};
+use crate::config::{
+    self, ConfigError, Flags, Headline, Pattern, Settings, Source, Warning, written,
+};
 use crate::kv::Role;
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -63,10 +65,20 @@ fn role(source: &Source) -> String {
         Some(role) => format!("role {role}"),
         None => "no role, unless its page says one".to_owned(),
     };
-    match source.interval {
-        Some(interval) => format!("{role}, every {}", written(interval)),
-        None => role,
-    }
+    let every = source.interval.map(|t| format!(", every {}", written(t)));
+    let kept = families("shown again only", &source.keep);
+    let dropped = families("not shown again", &source.drop);
+    let parts = [every, kept, dropped].into_iter().flatten();
+    parts.fold(role, |text, part| text + &part)
+}
+
+/// What patterns do to the families of a source, if there are any.
+fn families(what: &str, patterns: &[Pattern]) -> Option<String> {
+    let texts: Vec<String> = patterns
+        .iter()
+        .map(|p| format!("`{}`", p.as_str().escape_debug()))
+        .collect();
+    (!texts.is_empty()).then(|| format!(", {what} {}", texts.join(" ")))
 }
 
 fn headers(settings: &Settings) -> String {

@@ -97,6 +97,8 @@ fn settings(args: &DemoArgs, deployment: &Deployment) -> Settings {
         url: target(addr, "/metrics"),
         role,
         interval: None,
+        keep: Vec::new(),
+        drop: Vec::new(),
     };
     let defaults = Settings::defaults();
     Settings {

@@ -1,7 +1,7 @@
 //! `kvgauge serve`: settings, threads, signals, and the way out.
 
 use super::args;
-use crate::admin::{Admin, Conflicts, Shared};
+use crate::admin::{Admin, Conflicts, Shared, Sharing};
 use crate::config::{self, Settings};
 use crate::engine;
 use crate::kv;
@@ -132,6 +132,7 @@ impl Server {
             telemetry: Arc::clone(&telemetry),
             phase: phases.clone(),
             conflicts: Conflicts::default(),
+            sharing: Sharing::new(&telemetry),
         };
         let publisher = Publisher {
             snapshot: snapshot.clone(),

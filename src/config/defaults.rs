@@ -36,6 +36,7 @@ impl Settings {
                 max_page_bytes: 32 * MIB,
                 max_series: 1_000_000,
                 max_label_bytes: 16 * KIB,
+                max_families: 50_000,
             },
             limits: Limits {
                 request_body: None,
@@ -100,5 +101,7 @@ fn source(name: &str, port: u16, role: Option<Role>) -> Source {
         url: target(port, "/metrics"),
         role,
         interval: None,
+        keep: Vec::new(),
+        drop: Vec::new(),
     }
 }

@@ -56,7 +56,7 @@ pub(super) fn layer(
     layer
 }
 
-/// `NAME=URL[,role=ROLE][,interval=TIME];…`
+/// Sources in their text form, semicolons between them.
 fn sources(value: &str, origin: &Origin, layer: &mut Layer, problems: &mut Vec<Problem>) {
     let mut none = true;
     for text in value.split(';').map(str::trim).filter(|t| !t.is_empty()) {

@@ -23,6 +23,9 @@ static SOURCE_KEYS: LazyLock<Vec<String>> = LazyLock::new(|| names(&RawSource::d
 /// Keys of a source that have a place but no use yet.
 pub(super) const LATER: [&str; 4] = ["engine", "kind", "bearer_file", "ca_file"];
 
+/// Keys of a source that its text form may hold several times.
+pub(super) const LISTS: [&str; 2] = ["keep", "drop"];
+
 fn names(raw: &impl Serialize) -> Vec<String> {
     flatten(raw).into_iter().map(|(key, _)| key).collect()
 }

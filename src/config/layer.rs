@@ -36,6 +36,9 @@ pub(super) struct Origins {
     pub(super) sources: Vec<SourceOrigins>,
 }
 
+/// How a source is written as a text.
+const SOURCE_TEXT: &str = "NAME=URL[,role=ROLE][,interval=TIME][,keep=PATTERN]…[,drop=PATTERN]…";
+
 /// The most sources. Each is a connection and a page in memory.
 const MAX_SOURCES: usize = 1024;
 
@@ -150,7 +153,7 @@ impl Layer {
         }
     }
 
-    /// Adds a source from its text form `NAME=URL[,role=ROLE][,interval=TIME]`.
+    /// Adds a source from its text form, [`SOURCE_TEXT`].
     pub(super) fn add_source_text(
         &mut self,
         text: &str,
@@ -161,7 +164,7 @@ impl Layer {
         let first = parts.next().unwrap_or_default();
         let Some((name, url)) = first.split_once('=') else {
             let message = format!(
-                "{} has no name; write NAME=URL[,role=ROLE][,interval=TIME], such as \
+                "{} has no name; write {SOURCE_TEXT}, such as \
                  decode=http://127.0.0.1:30002,role=decode",
                 quote(text)
             );
@@ -174,24 +177,38 @@ impl Layer {
         };
         let mut fields = vec![field("name", name), field("url", url)];
         for part in parts {
-            let option = part.split_once('=').filter(|(key, _)| {
-                let key = key.trim();
-                !fields.iter().any(|(seen, ..)| seen == key)
-            });
-            match option {
-                Some((key, value)) => fields.push(field(key, value)),
-                None => {
-                    let message = format!(
-                        "{} is not understood; after the URL may stand role=ROLE and \
-                         interval=TIME, each once (a comma in a URL is written %2C)",
-                        quote(part)
-                    );
-                    problems.push(Problem::malformed(origin.clone(), keys::SOURCE, message));
-                    return;
+            let option = part.split_once('=').map(|(key, value)| field(key, value));
+            let added = option.is_some_and(|(key, value, origin)| {
+                let seen = fields.iter_mut().find(|(seen, ..)| *seen == key);
+                match seen {
+                    None => fields.push((key, value, origin)),
+                    Some((_, list, _)) if keys::LISTS.contains(&key.as_str()) => {
+                        append(list, value);
+                    }
+                    Some(_) => return false,
                 }
+                true
+            });
+            if !added {
+                let message = format!(
+                    "{} is not understood; after the URL may stand role=ROLE and interval=TIME, \
+                     each once, keep=PATTERN and drop=PATTERN (a comma in a URL is written %2C, \
+                     one in a pattern \\x2C)",
+                    quote(part)
+                );
+                problems.push(Problem::malformed(origin.clone(), keys::SOURCE, message));
+                return;
             }
         }
         self.add_source(origin.clone(), fields, problems);
+    }
+}
+
+/// Makes a list of what is there and another value.
+fn append(list: &mut Value, value: Value) {
+    match list {
+        Value::Array(values) => values.push(value),
+        one => *one = Value::Array(vec![one.clone(), value]),
     }
 }
 

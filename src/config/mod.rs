@@ -14,6 +14,7 @@ mod file;
 mod keys;
 mod layer;
 mod names;
+mod pattern;
 mod raw;
 mod settings;
 mod target;
@@ -23,6 +24,7 @@ mod value;
 pub use env::environment;
 pub use error::{ConfigError, Origin, Problem, Warning};
 pub use keys::{environment_name, keys};
+pub use pattern::Pattern;
 pub use settings::*;
 
 use layer::Layer;
@@ -41,7 +43,7 @@ pub struct Flags {
     pub upstream: Option<String>,
     /// `--admin ADDR`
     pub admin: Option<String>,
-    /// `--source NAME=URL[,role=ROLE][,interval=TIME]`, each one given.
+    /// `--source NAME=URL[,role=ROLE][,interval=TIME][,keep=PATTERN]…[,drop=PATTERN]…`, each one given.
     pub sources: Vec<String>,
     /// `--workers N`
     pub workers: Option<String>,

@@ -265,13 +265,13 @@ impl Format for Headline {
 }
 
 impl Format for Expose {
-    const ALLOWED: &'static str = "\"all\" or \"none\"";
+    const ALLOWED: &'static str = "\"all\", \"kv\" or \"none\"";
 
     fn read(text: &str) -> Result<Self, String> {
         match text.to_ascii_lowercase().as_str() {
             "all" => Ok(Expose::All),
+            "kv" => Ok(Expose::Kv),
             "none" => Ok(Expose::None),
-            "kv" => Err("is not supported yet".to_owned()),
             _ => Err("is nothing that can be exposed".to_owned()),
         }
     }
@@ -279,6 +279,7 @@ impl Format for Expose {
     fn write(&self) -> String {
         match self {
             Expose::All => "all".to_owned(),
+            Expose::Kv => "kv".to_owned(),
             Expose::None => "none".to_owned(),
         }
     }

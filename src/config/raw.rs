@@ -5,6 +5,7 @@
 //! and [`Raw::apply`] each.
 
 use super::names::{HeaderField, LabelName, Ranges, SourceName, role_in};
+use super::pattern::Patterns;
 use super::settings::{Audience, Expose, Headline, Settings, Source};
 use super::target::{Page, Upstream};
 use super::value::{Auto, Format, Size, Val};
@@ -78,6 +79,8 @@ struct RawScrape {
     max_series: Key<usize>,
     /// Bytes of the labels of one series.
     max_label_bytes: Key<Size>,
+    /// Metric families of one page.
+    max_families: Key<usize>,
 }
 
 /// `[limits]`
@@ -176,6 +179,10 @@ pub(super) struct RawSource {
     role: Key<Role>,
     /// Instead of `scrape.interval`.
     interval: Key<Duration>,
+    /// Families that are shown again.
+    keep: Key<Patterns>,
+    /// Families that are not.
+    drop: Key<Patterns>,
 }
 
 /// A value as its key.
@@ -234,6 +241,7 @@ impl Raw {
             self.scrape.max_label_bytes,
             bytes,
         );
+        put(&mut s.scrape.max_families, self.scrape.max_families, same);
         put(&mut s.limits.request_body, self.limits.request_body, |v| {
             v.map(|size| size.0)
         });
@@ -301,6 +309,7 @@ impl From<&Settings> for Raw {
                 max_page_bytes: size(s.scrape.max_page_bytes),
                 max_series: key(s.scrape.max_series),
                 max_label_bytes: size(s.scrape.max_label_bytes),
+                max_families: key(s.scrape.max_families),
             },
             limits: RawLimits {
                 request_body: key(s.limits.request_body.map(Size)),
@@ -352,6 +361,8 @@ impl RawSource {
             role: self.role.map(|v| v.0).or_else(|| role_in(&name)),
             url: self.url?.0.0,
             interval: self.interval.map(|v| v.0),
+            keep: self.keep.map(|v| v.0.0).unwrap_or_default(),
+            drop: self.drop.map(|v| v.0.0).unwrap_or_default(),
             name,
         })
     }
@@ -364,6 +375,8 @@ impl From<&Source> for RawSource {
             url: key(Page(s.url.clone())),
             role: s.role.and_then(key),
             interval: s.interval.and_then(key),
+            keep: key(Patterns(s.keep.clone())),
+            drop: key(Patterns(s.drop.clone())),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The validated settings: what the rest of the program sees.
 
+use super::Pattern;
 use crate::kv::Role;
 use ipnet::IpNet;
 use std::net::SocketAddr;
@@ -75,6 +76,8 @@ pub struct Scrape {
     pub max_series: usize,
     /// For the labels of one series. Default is 16 KiB.
     pub max_label_bytes: usize,
+    /// Metric families of one page. Default is 50,000.
+    pub max_families: usize,
 }
 
 /// `[limits]`; `None` is off, but for `connections`.
@@ -205,6 +208,8 @@ pub struct Metrics {
 pub enum Expose {
     /// Everything.
     All,
+    /// The families that carry the KV state of an engine.
+    Kv,
     /// Nothing but kvgauge's own families.
     None,
 }
@@ -221,6 +226,10 @@ pub struct Source {
     pub role: Option<Role>,
     /// Overrides `scrape.interval`.
     pub interval: Option<Duration>,
+    /// Families that are shown again; empty is all.
+    pub keep: Vec<Pattern>,
+    /// Families that are not shown again, whatever `keep` says.
+    pub drop: Vec<Pattern>,
 }
 
 #[cfg(test)]

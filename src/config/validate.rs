@@ -3,7 +3,7 @@
 use super::error::{ConfigError, Origin, Problem, Warning};
 use super::keys::shown;
 use super::layer::Origins;
-use super::settings::{Headline, Settings};
+use super::settings::{Expose, Headline, Settings};
 use super::value::{Format, OffOr, Size};
 use std::collections::HashMap;
 use std::fmt::Display;
@@ -35,6 +35,7 @@ pub(super) fn validate(
     check.pace();
     check.addresses();
     check.sources();
+    check.patterns();
     check.headers();
     check.trust();
     ConfigError::unless_empty(check.problems)?;
@@ -139,6 +140,7 @@ impl Check<'_> {
         );
         self.range("scrape.max_series", s.scrape.max_series, 1, 100_000_000);
         self.size("scrape.max_label_bytes", s.scrape.max_label_bytes, 64, MIB);
+        self.range("scrape.max_families", s.scrape.max_families, 1, 10_000_000);
         self.range_off(
             "limits.request_body",
             s.limits.request_body.map(Size),
@@ -338,6 +340,26 @@ impl Check<'_> {
                     self.other(first),
                 );
                 self.refuse(self.source_origin(at, "url"), "source.url", message);
+            }
+        }
+    }
+
+    /// Patterns that have nothing left to choose from.
+    fn patterns(&mut self) {
+        if self.settings.metrics.expose != Expose::None {
+            return;
+        }
+        for (at, source) in self.settings.sources.iter().enumerate() {
+            for (key, patterns) in [("keep", &source.keep), ("drop", &source.drop)] {
+                if !patterns.is_empty() {
+                    let message = "metrics.expose is \"none\", so nothing of any source's page is shown again"
+                        .to_owned();
+                    self.warnings.push(Warning {
+                        origin: self.source_origin(at, key),
+                        key: format!("source.{key}"),
+                        message,
+                    });
+                }
             }
         }
     }

@@ -12,8 +12,13 @@ use std::time::Duration;
 pub(super) trait Format: Sized {
     /// What may be written; follows "write ".
     const ALLOWED: &'static str;
-    /// Whether a TOML list may stand for the same texts with commas between them.
+    /// Whether a TOML list may be written too.
     const LIST: bool = false;
+
+    /// Reads a TOML list of texts, where [`LIST`](Self::LIST) is set. The error is a whole sentence.
+    fn read_list(texts: &[&str]) -> Result<Val<Self>, String> {
+        Val::parse(&texts.join(","))
+    }
 
     /// Reads the text, surrounding blanks removed. The error says what is wrong with it, as in
     /// "`5` has no unit".
@@ -60,7 +65,7 @@ impl<T: Format> Val<T> {
             toml::Value::Array(list) if T::LIST => {
                 let texts: Option<Vec<&str>> = list.iter().map(toml::Value::as_str).collect();
                 match texts {
-                    Some(texts) => return Self::parse(&texts.join(",")),
+                    Some(texts) => return T::read_list(&texts),
                     None => "a list of something else than texts",
                 }
             }

@@ -50,8 +50,37 @@ const REQUEST_GAUGES: &[(&str, Unit)] = &[
     ("cache_hit_rate", Unit::Fraction),
 ];
 
+/// KV state that no value is made of: requests that lost their KV to others, queues beside the
+/// scheduler's, and tokens promised to requests that are to come.
+const SHOWN_ONLY: &[&str] = &[
+    "num_retracted_reqs",
+    "num_retracted_requests_total",
+    "num_grammar_queue_reqs",
+    "num_decode_host_receive_queue_reqs",
+    "prealloc_full_token_usage",
+    "prealloc_swa_token_usage",
+];
+
 /// 0.5.10 and its neighbours: capacity as labels, on one series without a model.
 const CONFIG_INFO: &str = "cache_config_info";
+
+/// How SGLang's names begin: `sglang:`, or `sglang_` where no colon is left (an `OpenMetrics` answer
+/// without escaping, and what the router merges).
+const SPELLINGS: [&str; 2] = ["sglang:", "sglang_"];
+
+/// Every gauge that is read, without its prefix.
+fn gauges() -> impl Iterator<Item = &'static str> {
+    let all = KV_GAUGES.iter().chain(REQUEST_GAUGES);
+    all.map(|(name, _)| *name)
+}
+
+/// Whether a family of this name carries KV state.
+pub(super) fn is_kv(family: &str) -> bool {
+    let name = SPELLINGS.into_iter().find_map(|s| family.strip_prefix(s));
+    name.is_some_and(|name| {
+        name == CONFIG_INFO || SHOWN_ONLY.contains(&name) || gauges().any(|gauge| gauge == name)
+    })
+}
 
 /// Reads a page of SGLang; `None` where nothing on it is SGLang's.
 pub(super) fn read(page: &Page<'_>) -> Option<Reading> {
@@ -92,22 +121,13 @@ pub(super) fn read(page: &Page<'_>) -> Option<Reading> {
     })
 }
 
-/// How the page spells SGLang's names: `sglang:`, or `sglang_` where no colon is left (an
-/// `OpenMetrics` answer without escaping, and what the router merges).
-///
-/// The samples decide: in such an answer HELP and TYPE keep the colon.
+/// How the page spells SGLang's names. The samples decide: where no colon is left in them, HELP and
+/// TYPE may keep it.
 fn prefix(page: &Page<'_>) -> Option<&'static str> {
-    const SPELLINGS: [&str; 2] = ["sglang:", "sglang_"];
-    let names = || {
-        KV_GAUGES
-            .iter()
-            .chain(REQUEST_GAUGES)
-            .map(|(name, _)| *name)
-    };
     SPELLINGS
         .into_iter()
         .find(|prefix| {
-            names()
+            gauges()
                 .chain([CONFIG_INFO])
                 .any(|name| page.samples(&format!("{prefix}{name}")).next().is_some())
         })

@@ -30,7 +30,7 @@ pub enum Escaping {
     AllowUtf8,
     /// `underscores`: every other character as `_`.
     Underscores,
-    /// `dots`: a dot as `_dot_`, an underscore as `__`, every other character as `__`.
+    /// `dots`: a dot as `_dot_`, an underscore as `__`, every other character as `_`.
     Dots,
     /// `values`: `U__` in front, an underscore as `__`, every other character as its code point.
     Values,

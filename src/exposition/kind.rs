@@ -78,13 +78,41 @@ impl MetricType {
         }
     }
 
-    /// The label that splits a family's samples and must be a number, and on which samples.
-    pub(super) const fn split_label(self) -> Option<&'static str> {
-        match self.in_text() {
-            MetricType::Histogram => Some("le"),
+    /// The label that tells the samples of one metric of a family apart: of a histogram and a summary
+    /// it must be a number.
+    pub(super) const fn split_label(self, family: &str) -> Option<&str> {
+        match self {
+            MetricType::Histogram | MetricType::GaugeHistogram => Some("le"),
             MetricType::Summary => Some("quantile"),
+            MetricType::StateSet => Some(family),
             _ => None,
         }
+    }
+
+    /// Whether any sample can be in a family of this type.
+    pub(super) const fn is_free(self) -> bool {
+        matches!(self, MetricType::Gauge | MetricType::Unknown)
+    }
+
+    /// The name that `OpenMetrics` has for a family of this type which classic text calls `name`.
+    pub(super) fn open_name(self, name: &str) -> &str {
+        let suffix = match self {
+            MetricType::Counter => "_total",
+            MetricType::Info => "_info",
+            _ => "",
+        };
+        name.strip_suffix(suffix).unwrap_or(name)
+    }
+
+    /// Whether a metric of this type is more than one sample.
+    pub(super) const fn is_grouped(self) -> bool {
+        self.split_label("").is_some()
+    }
+
+    /// Whether `OpenMetrics` has exemplars on some of its samples.
+    pub(super) const fn has_exemplars(self) -> bool {
+        use MetricType::{Counter, GaugeHistogram, Histogram};
+        matches!(self, Counter | Histogram | GaugeHistogram)
     }
 }
 
@@ -149,6 +177,27 @@ impl Suffix {
         }
     }
 
+    /// The endings of what [`is_companion_of`](Suffix::is_companion_of) a family of type `kind`.
+    pub(super) const fn companions(kind: MetricType) -> &'static [&'static str] {
+        use MetricType::{Counter, GaugeHistogram, Histogram, Summary};
+        match kind {
+            Counter | Histogram | Summary => &["_created"],
+            GaugeHistogram => &["_gsum", "_gcount"],
+            _ => &[],
+        }
+    }
+
+    /// Whether `OpenMetrics` has samples with this suffix in a family of type `kind` that classic text
+    /// has as families of their own.
+    pub(super) const fn is_companion_of(self, kind: MetricType) -> bool {
+        use MetricType::{Counter, GaugeHistogram, Histogram, Summary};
+        matches!(
+            (kind, self),
+            (Counter | Histogram | Summary, Suffix::Created)
+                | (GaugeHistogram, Suffix::GaugeSum | Suffix::GaugeCount)
+        )
+    }
+
     /// Whether classic text reserves this suffix beside a family of type `kind`, so that no family
     /// may be called so. A gauge histogram is written as a histogram, which reserves all three.
     pub(super) const fn reserved_in_text(self, kind: MetricType) -> bool {
@@ -157,7 +206,7 @@ impl Suffix {
 }
 
 /// Whether classic text lets a sample be in a family of type `kind`: what its name adds to the
-/// family's, and whether it has the family's [`split_label`](MetricType::split_label) as a number
+/// family's, and whether its label `le` or `quantile` is a number
 /// (`None`: not at all). A reader like Go's `expfmt` refuses a whole page over a `le` that is none.
 pub(super) const fn fits_in_text(
     kind: MetricType,

@@ -124,6 +124,11 @@ fn odd_sample(line: &str) -> Result<RawSample<'_>, Bad> {
     })
 }
 
+/// Where the label block that begins `text` with its brace ends.
+pub(super) fn label_block_end(text: &str) -> Option<usize> {
+    Some(block(text, 1).ok()?.end)
+}
+
 struct Block<'t> {
     name: Option<&'t str>,
     /// Where the closing brace is.

@@ -1,4 +1,4 @@
-//! Several prepared pages into one: a block a family, always valid.
+//! Several prepared pages into one: what becomes of each family.
 
 use super::kind::{Suffix, fits_in_text};
 use super::labels::RawLabels;
@@ -6,20 +6,20 @@ use super::line::{RawSample, sample};
 use super::plain::Previous;
 use super::prepared::{Block, Prepared};
 use super::scan::number;
-use super::series::{hash, label_hash, same_labels, series_hash};
-use super::writer::push_type;
+use super::write;
 use super::{Format, MetricType};
-use hashbrown::HashTable;
+use std::ops::Range;
 
 /// Pages merged.
 #[derive(Debug)]
 pub struct Merged {
-    /// Classic text 0.0.4.
+    /// In the form asked for.
     pub text: Vec<u8>,
     /// Families of which samples were left out, in order of name.
     pub conflicts: Vec<Conflict>,
     /// Samples left out because another source has the very same series: the first source's is kept.
-    /// Can happen only between pages that were not given different source labels.
+    /// Can happen only between pages that were not given different source labels, and between names
+    /// that are [escaped](super::Escaping) to the same.
     pub duplicates: u64,
 }
 
@@ -36,25 +36,26 @@ pub struct Conflict {
 
 /// A family of one page.
 #[derive(Clone, Copy)]
-struct Entry<'p> {
-    name: &'p str,
-    page: usize,
-    from: &'p Prepared,
-    block: Block,
+pub(super) struct Entry<'p> {
+    pub(super) name: &'p str,
+    pub(super) page: usize,
+    pub(super) from: &'p Prepared,
+    pub(super) block: &'p Block,
 }
 
-/// A family of the merged page.
-struct Group {
+/// A family of the merged page, as classic text has families.
+pub(super) struct Group {
     /// Where in the list of entries.
-    start: usize,
-    end: usize,
-    kind: MetricType,
+    entries: Range<usize>,
+    /// Where in the list of parts.
+    pub(super) parts: Range<usize>,
+    pub(super) kind: MetricType,
     pinned: bool,
-    fate: Fate,
+    pub(super) fate: Fate,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Fate {
+pub(super) enum Fate {
     Kept,
     /// Its name is reserved by this group, and it is left out.
     Lost(usize),
@@ -62,16 +63,25 @@ enum Fate {
     Joined,
 }
 
-struct Merge<'p> {
+/// What goes into a group.
+#[derive(Clone, Copy)]
+pub(super) struct Part<'p> {
+    pub(super) entry: Entry<'p>,
+    /// Not every line of it may fit the family.
+    pub(super) look: bool,
+}
+
+/// What a page of several sources is made of. Nothing of it depends on the form it is written in.
+pub(super) struct Plan<'p> {
     entries: Vec<Entry<'p>>,
-    groups: Vec<Group>,
+    /// Sorted by name.
+    pub(super) groups: Vec<Group>,
+    pub(super) parts: Vec<Part<'p>>,
     /// Group, and a group that goes into its block; sorted.
     joined: Vec<(usize, usize)>,
     /// By page: no other page can have a series of it.
-    apart: Vec<bool>,
-    text: String,
+    pub(super) apart: Vec<bool>,
     conflicts: Vec<Conflict>,
-    duplicates: u64,
 }
 
 /// Merges pages: families sorted by name, in each the sources in the order given, HELP and TYPE once
@@ -85,68 +95,109 @@ struct Merge<'p> {
 /// A histogram or summary `x` reserves `x_sum` and `x_count` (a histogram `x_bucket` too): readers
 /// refuse a page that has a family of such a name. Of the two the pinned one is kept, else the one
 /// that more sources have, else `x`; but samples without a type simply go into the block of `x`.
+///
+/// The same samples are on the page in every form (names outside the old character set only where
+/// the reader asks for them). Where `OpenMetrics` has no place for a family's samples under its type
+/// (a counter without `_total`, a histogram whose buckets do not add up, a name that clashes), they are
+/// there with the same names as families of unknown type: a type is given up, a sample is not.
 #[must_use]
-pub fn merge(pages: &[&Prepared], pinned: usize, _format: Format) -> Merged {
-    let mut merge = Merge::new(pages, pinned);
-    merge.settle_reserved();
-    for group in 0..merge.groups.len() {
-        merge.write(group);
-    }
+pub fn merge(pages: &[&Prepared], pinned: usize, format: Format) -> Merged {
+    let plan = Plan::new(pages, pinned);
+    let (text, duplicates) = write::page(&plan, pages, format);
     Merged {
-        text: merge.text.into_bytes(),
-        conflicts: merge.conflicts,
-        duplicates: merge.duplicates,
+        text: text.into_bytes(),
+        conflicts: plan.conflicts,
+        duplicates,
     }
 }
 
-// === impl Merge ===
+/// What [`merge`] would leave out because sources disagree, without writing a page.
+#[must_use]
+pub fn conflicts(pages: &[&Prepared], pinned: usize) -> Vec<Conflict> {
+    Plan::new(pages, pinned).conflicts
+}
 
-impl<'p> Merge<'p> {
-    fn new(pages: &[&'p Prepared], pinned: usize) -> Merge<'p> {
+// === impl Plan ===
+
+impl<'p> Plan<'p> {
+    fn new(pages: &[&'p Prepared], pinned: usize) -> Plan<'p> {
         let mut entries: Vec<Entry<'p>> =
-            Vec::with_capacity(pages.iter().map(|p| p.blocks().len()).sum());
+            Vec::with_capacity(pages.iter().map(|p| p.blocks.len()).sum());
         for (page, from) in pages.iter().enumerate() {
-            let of_page = from.blocks().iter();
-            entries.extend(of_page.map(|block| Entry {
+            entries.extend(from.blocks.iter().map(|block| Entry {
                 name: block.name(from),
                 page,
                 from,
-                block: *block,
+                block,
             }));
         }
         // Stable, and each page is sorted already: a merge of runs.
         entries.sort_by(|a, b| a.name.cmp(b.name));
         let mut groups = Vec::with_capacity(entries.len());
         let mut start = 0;
-        while start < entries.len() {
-            let len = entries[start..]
-                .iter()
-                .take_while(|e| e.name == entries[start].name)
-                .count();
-            let of_group = &entries[start..start + len];
+        for of_group in entries.chunk_by(|a, b| a.name == b.name) {
             groups.push(Group {
-                start,
-                end: start + len,
+                entries: start..start + of_group.len(),
+                parts: 0..0,
                 kind: kept_kind(of_group, pinned),
                 pinned: of_group[0].page < pinned,
                 fate: Fate::Kept,
             });
-            start += len;
+            start += of_group.len();
         }
-        let room = pages.iter().map(|p| p.bytes()).sum::<usize>() + 64 * groups.len();
-        Merge {
+        let mut plan = Plan {
+            parts: Vec::with_capacity(entries.len()),
             entries,
             groups,
             joined: Vec::new(),
             apart: pages_apart(pages),
-            text: String::with_capacity(room),
             conflicts: Vec::new(),
-            duplicates: 0,
+        };
+        plan.settle_reserved();
+        for group in 0..plan.groups.len() {
+            plan.settle_types(group);
         }
+        plan
     }
 
-    fn name(&self, group: usize) -> &'p str {
-        self.entries[self.groups[group].start].name
+    pub(super) fn name(&self, group: usize) -> &'p str {
+        self.entries[self.groups[group].entries.start].name
+    }
+
+    /// The group of this name.
+    pub(super) fn find(&self, name: &str) -> Option<usize> {
+        let name_of = |g: &Group| self.entries[g.entries.start].name;
+        self.groups.binary_search_by(|g| name_of(g).cmp(name)).ok()
+    }
+
+    pub(super) fn parts(&self, group: usize) -> &[Part<'p>] {
+        &self.parts[self.groups[group].parts.clone()]
+    }
+
+    /// The help text of a group, escaped for classic text.
+    pub(super) fn help(&self, group: usize) -> &'p str {
+        self.own_parts(group)
+            .map(|p| p.entry.block.help(p.entry.from))
+            .find(|help| !help.is_empty())
+            .unwrap_or_default()
+    }
+
+    /// The unit that the sources give a group, where none contradicts.
+    pub(super) fn unit(&self, group: usize) -> Option<&'p str> {
+        let mut units = self
+            .own_parts(group)
+            .map(|p| p.entry.block.unit(p.entry.from))
+            .filter(|unit| !unit.is_empty());
+        let first = units.next()?;
+        units.all(|unit| unit == first).then_some(first)
+    }
+
+    /// The parts of a group without those that have joined it from another.
+    fn own_parts(&self, group: usize) -> impl Iterator<Item = &Part<'p>> {
+        let name = self.name(group);
+        self.parts(group)
+            .iter()
+            .filter(move |p| p.entry.name == name)
     }
 
     /// Decides between families of which one reserves the other's name.
@@ -156,10 +207,7 @@ impl<'p> Merge<'p> {
             let Some((base, suffix)) = Suffix::split(self.name(group)) else {
                 continue;
             };
-            let found = self
-                .groups
-                .binary_search_by(|g| self.entries[g.start].name.cmp(base));
-            if let Ok(base) = found
+            if let Some(base) = self.find(base)
                 && suffix.reserved_in_text(self.groups[base].kind)
             {
                 pairs.push((base, group));
@@ -172,7 +220,7 @@ impl<'p> Merge<'p> {
             if self.groups[base].fate != Fate::Kept {
                 continue;
             }
-            let weight = |g: &Group| (g.pinned, g.end - g.start);
+            let weight = |g: &Group| (g.pinned, g.entries.len());
             let typed = pairs
                 .iter()
                 .map(|p| p.1)
@@ -195,150 +243,90 @@ impl<'p> Merge<'p> {
         }
     }
 
-    fn write(&mut self, index: usize) {
-        let Group {
-            start,
-            end,
-            kind,
-            fate,
-            ..
-        } = self.groups[index];
-        let entries = start..end;
-        match fate {
-            Fate::Kept => {}
-            Fate::Joined => return,
-            Fate::Lost(to) => {
-                let kept = self.groups[to].kind;
-                let dropped = self.entries[entries]
-                    .iter()
-                    .map(|e| (e.page, e.block.kind, e.block.samples));
-                let dropped = dropped.collect();
-                self.conflicts.push(Conflict {
-                    family: self.name(index).to_owned(),
-                    kept,
-                    dropped,
-                });
-                return;
-            }
-        }
+    /// Decides which sources' samples go into a group.
+    fn settle_types(&mut self, index: usize) {
+        let Group { kind, fate, .. } = self.groups[index];
+        let entries = self.groups[index].entries.clone();
+        let left_out = |e: &Entry<'_>, samples| (e.page, e.block.kind, samples);
         let mut dropped = Vec::new();
-        // Which entries go in, and whether each line of it has to be looked at.
-        let mut parts: Vec<(Entry<'p>, bool)> = Vec::with_capacity(end - start);
-        for entry in &self.entries[entries] {
-            if entry.block.kind.in_text() == kind.in_text() {
-                parts.push((*entry, false));
-            } else if entry.block.kind == MetricType::Unknown {
-                parts.push((*entry, kind.split_label().is_some()));
-            } else {
-                dropped.push((entry.page, entry.block.kind, entry.block.samples));
+        let start = self.parts.len();
+        match fate {
+            Fate::Joined => return,
+            Fate::Lost(_) => {
+                let all = &self.entries[entries];
+                dropped.extend(all.iter().map(|e| left_out(e, e.block.samples)));
             }
-        }
-        let own = parts.len();
-        let joined = self.joined.partition_point(|(base, _)| *base < index);
-        let joined = self.joined[joined..]
-            .iter()
-            .take_while(|(base, _)| *base == index);
-        for (_, group) in joined {
-            let Group { start, end, .. } = self.groups[*group];
-            parts.extend(self.entries[start..end].iter().map(|e| (*e, true)));
-        }
-        let at = self.text.len();
-        let help = parts[..own]
-            .iter()
-            .map(|(e, _)| e.block.help(e.from))
-            .find(|h| !h.is_empty());
-        if let Some(help) = help {
-            for part in ["# HELP ", self.name(index), " ", help, "\n"] {
-                self.text.push_str(part);
-            }
-        }
-        let name = self.name(index);
-        push_type(&mut self.text, name, kind);
-        let body = self.text.len();
-        parts.sort_by_key(|(e, _)| e.page);
-        let alone = parts.iter().all(|(e, _)| e.page == parts[0].0.page);
-        let mut seen =
-            (!alone && !parts.iter().all(|(e, _)| self.apart[e.page])).then(Seen::default);
-        for (entry, look) in &parts {
-            if *look || seen.is_some() {
-                let (misfits, duplicates) = self.write_lines(index, entry, &mut seen);
-                self.duplicates += duplicates;
-                if misfits > 0 {
-                    dropped.push((entry.page, entry.block.kind, misfits));
+            Fate::Kept => {
+                for entry in &self.entries[entries] {
+                    let part = |look| Part {
+                        entry: *entry,
+                        look,
+                    };
+                    if entry.block.kind.in_text() == kind.in_text() {
+                        self.parts.push(part(false));
+                    } else if entry.block.kind == MetricType::Unknown {
+                        self.parts.push(part(kind.is_grouped()));
+                    } else {
+                        dropped.push(left_out(entry, entry.block.samples));
+                    }
                 }
-            } else {
-                self.text.push_str(entry.block.lines(entry.from));
+                self.join(index, start);
             }
         }
-        if self.text.len() == body {
-            self.text.truncate(at);
+        let family = self.name(index);
+        for part in self.parts[start..].iter().filter(|part| part.look) {
+            let misfits = misfits(part, family, kind);
+            if misfits > 0 {
+                dropped.push(left_out(&part.entry, misfits));
+            }
         }
+        self.groups[index].parts = start..self.parts.len();
         if !dropped.is_empty() {
             dropped.sort_unstable_by_key(|d| d.0);
+            let kept = match fate {
+                Fate::Lost(to) => self.groups[to].kind,
+                _ => kind,
+            };
             self.conflicts.push(Conflict {
-                family: self.name(index).to_owned(),
-                kept: kind,
+                family: family.to_owned(),
+                kept,
                 dropped,
             });
         }
     }
 
-    /// Writes a block line by line. Gives the number of lines that do not fit the family, and of those
-    /// that are there already.
-    fn write_lines(
-        &mut self,
-        group: usize,
-        entry: &Entry<'p>,
-        seen: &mut Option<Seen<'p>>,
-    ) -> (u64, u64) {
-        let (mut misfits, mut duplicates) = (0, 0);
-        let (family, kind) = (self.name(group), self.groups[group].kind);
-        let mut previous = Previous::default();
-        for line in entry.block.lines(entry.from).lines() {
-            let Ok(sample) = sample(line, &mut previous) else {
-                continue;
-            };
-            if !fits(&sample, family, kind) {
-                misfits += 1;
-            } else if seen.as_mut().is_some_and(|seen| !seen.insert(&sample)) {
-                duplicates += 1;
-            } else {
-                self.text.push_str(line);
-                self.text.push('\n');
-            }
+    /// Puts the groups that have joined this one among its parts, which begin at `start`.
+    fn join(&mut self, base: usize, start: usize) {
+        let joined = self.joined.partition_point(|(b, _)| *b < base);
+        let joined = self.joined[joined..].iter();
+        for (_, group) in joined.take_while(|(b, _)| *b == base) {
+            let entries = &self.entries[self.groups[*group].entries.clone()];
+            self.parts.extend(entries.iter().map(|entry| Part {
+                entry: *entry,
+                look: true,
+            }));
         }
-        (misfits, duplicates)
+        self.parts[start..].sort_by_key(|part| part.entry.page);
     }
 }
 
-/// The series written so far.
-#[derive(Default)]
-struct Seen<'p>(HashTable<(u64, &'p str, &'p str)>);
-
-impl<'p> Seen<'p> {
-    /// `false` if it is there already.
-    fn insert(&mut self, sample: &RawSample<'p>) -> bool {
-        let labels = RawLabels::new(sample.labels, true).map(|l| label_hash(&l));
-        let labels = labels.fold(0, u64::wrapping_add);
-        let hash = series_hash(hash(sample.name.as_bytes()), labels);
-        let same = |(h, name, labels): &(u64, &str, &str)| {
-            *h == hash && *name == sample.name && same_labels(labels, sample.labels)
-        };
-        if self.0.find(hash, same).is_some() {
-            return false;
-        }
-        self.0
-            .insert_unique(hash, (hash, sample.name, sample.labels), |(h, ..)| *h);
-        true
-    }
+/// Samples of a part that do not fit the family, of those that every reader can take.
+fn misfits(part: &Part<'_>, family: &str, kind: MetricType) -> u64 {
+    let mut previous = Previous::default();
+    let lines = part.entry.block.lines.plain(part.entry.from).lines();
+    let misfits = lines.filter(|line| {
+        sample(line, &mut previous).is_ok_and(|sample| !fits(&sample, family, kind))
+    });
+    misfits.count() as u64
 }
 
-fn fits(sample: &RawSample<'_>, family: &str, kind: MetricType) -> bool {
+/// Whether a sample can be in a family of classic text.
+pub(super) fn fits(sample: &RawSample<'_>, family: &str, kind: MetricType) -> bool {
     let suffix = Suffix::split(sample.name)
         .filter(|(base, _)| *base == family)
         .map(|(_, suffix)| suffix);
-    let split = kind.split_label().and_then(|wanted| {
-        let label = RawLabels::new(sample.labels, true).find(|l| l.name == wanted)?;
+    let split = kind.split_label(family).and_then(|wanted| {
+        let label = RawLabels::new(sample.labels, sample.plain).find(|l| l.name == wanted)?;
         Some(number(label.value.as_bytes()).is_some())
     });
     fits_in_text(kind, suffix, split)

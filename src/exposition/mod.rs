@@ -1,9 +1,10 @@
-//! Prometheus text: read, merge, write. Pure: no I/O, clock or async; uses no other room.
+//! Prometheus text: read, merge, write, negotiate. Pure: no I/O, clock or async; uses no other room.
 //!
 //! A page's way: [`Page::read`] slices the text into rows that borrow from it; [`Prepared::new`]
-//! turns a page into ready-made blocks, one a family, with the source label already in each line;
-//! [`merge`](fn@merge) puts the blocks of several pages together, one block a family. The first two happen
-//! once a scrape, the last once a request.
+//! turns a page into ready-made blocks, one a family, with the source label already in each line, and
+//! the lines of `OpenMetrics` beside those of classic text where they differ; [`merge`](fn@merge) puts
+//! the blocks of several pages together, one block a family, in the [`Format`] that a client
+//! [negotiates](Format::negotiate). The first two happen once a scrape, the last once a request.
 //!
 //! # What is read
 //! Classic text 0.0.4 and 1.0.0, and `OpenMetrics` line by line: the type words, the suffixes,
@@ -27,27 +28,34 @@
 //! samples say `a_b` (an escaping that some servers do by half), the samples keep their name and get
 //! the type.
 
+mod escape;
 mod format;
+mod forms;
 mod group;
 mod kind;
 mod labels;
 mod line;
 mod merge;
 mod names;
+mod negotiate;
+mod open;
 mod page;
 mod plain;
+mod prepare;
 mod prepared;
 mod reader;
 mod relabel;
 mod scan;
 mod series;
+mod write;
 mod writer;
 
 pub use format::{Escaping, Format, Version};
 pub use kind::MetricType;
 pub use labels::Labels;
 pub use line::DROP_REASONS;
-pub use merge::{Conflict, Merged, merge};
+pub use merge::{Conflict, Merged, conflicts, merge};
+pub use negotiate::takes_gzip;
 pub use page::{Dropped, Family, Limits, Page, PageError, Sample};
 pub use prepared::Prepared;
 pub use writer::TextWriter;

@@ -5,6 +5,7 @@ use super::labels::{Labels, RowLabels};
 use super::names::Names;
 use super::plain::Span;
 use super::reader::read;
+use super::series::{hash, mix, series_hash};
 use std::borrow::Cow;
 
 /// What a page may hold. Its bytes are limited by whoever fetches it.
@@ -186,10 +187,32 @@ impl<'t> Page<'t> {
         RowLabels::new(row, spans.unwrap_or_default(), self.escapes)
     }
 
+    /// The exemplar of a row, as written.
+    pub(super) fn exemplar(&self, row: u32) -> Option<&'t str> {
+        let at = self.exemplars.binary_search_by_key(&row, |(row, _)| *row);
+        Some(self.exemplars[at.ok()?].1)
+    }
+
     /// Samples on the page, dropped ones left out.
     #[must_use]
     pub fn sample_count(&self) -> usize {
         self.rows.len()
+    }
+
+    /// Equal for two pages with the same samples in any order, each written the same; timestamps and
+    /// comments don't count. Comparable within one process.
+    #[must_use]
+    pub fn content_hash(&self) -> u64 {
+        let names: Vec<u64> = self
+            .names
+            .list
+            .iter()
+            .map(|n| hash(n.text.as_bytes()))
+            .collect();
+        self.rows.iter().fold(0, |sum, row| {
+            let series = series_hash(names[row.name as usize], hash(row.labels.as_bytes()));
+            sum.wrapping_add(mix(series ^ hash(row.value_text.as_bytes())))
+        })
     }
 
     /// The bad lines, by reason.
@@ -274,10 +297,6 @@ impl<'p, 't> Sample<'p, 't> {
     /// The exemplar as written, from its opening brace on.
     #[must_use]
     pub fn exemplar(&self) -> Option<&'t str> {
-        let all = &self.page.exemplars;
-        let at = all
-            .binary_search_by_key(&self.index, |(row, _)| *row)
-            .ok()?;
-        Some(all[at].1)
+        self.page.exemplar(self.index)
     }
 }

@@ -1,6 +1,7 @@
 //! Label blocks written anew: in canonical form, and with a source label among them.
 
 use super::labels::RawLabels;
+use super::open::push_float_form;
 use super::scan::is_label_name;
 use super::writer::push_escaped;
 
@@ -17,37 +18,60 @@ pub(super) fn writable_label(name: &str) -> String {
     name
 }
 
-/// Writes a label block in canonical form. `false` where classic text can't hold a name of it.
+/// Writes a label block in canonical form: names outside the old character set in quotes, `false` where
+/// there are such.
 pub(super) fn canonical(out: &mut String, odd: &str) -> bool {
     out.clear();
+    let mut legacy = true;
     for label in RawLabels::new(odd, false) {
-        if !is_label_name(label.name) {
-            return false;
+        if !out.is_empty() {
+            out.push(',');
         }
-        push_all(
-            out,
-            &[if out.is_empty() { "" } else { "," }, label.name, "=\""],
-        );
+        legacy &= push_label_name(out, label.name);
         push_escaped(out, &label.text());
         out.push('"');
     }
-    true
+    legacy
 }
 
-/// Appends a block that has a label called `ours`, under its new name.
-pub(super) fn push_exported(out: &mut String, block: &str, ours: &str) {
-    let mut theirs = format!("exported_{ours}");
-    while RawLabels::new(block, true).any(|l| l.name == theirs) {
-        theirs.insert_str(0, "exported_");
-    }
-    for label in RawLabels::new(block, true) {
-        let name = if label.name == ours {
-            &theirs
+/// Appends a block in canonical form (`legacy`: none of its names is in quotes). A label called `ours` gets a new name, and the value of one called
+/// `split` the form of a float.
+pub(super) fn push_relabelled(
+    out: &mut String,
+    block: &str,
+    legacy: bool,
+    ours: Option<&str>,
+    split: Option<&str>,
+) {
+    let labels = || RawLabels::new(block, legacy);
+    let theirs = ours.map(|ours| {
+        let mut theirs = format!("exported_{ours}");
+        while labels().any(|l| l.name == theirs) {
+            theirs.insert_str(0, "exported_");
+        }
+        theirs
+    });
+    for (i, label) in labels().enumerate() {
+        if i > 0 {
+            out.push(',');
+        }
+        let renamed = theirs.as_deref().filter(|_| ours == Some(label.name));
+        push_label_name(out, renamed.unwrap_or(label.name));
+        if split == Some(label.name) {
+            push_float_form(out, label.value);
         } else {
-            label.name
-        };
-        push_all(out, &[",", name, "=\"", label.value, "\""]);
+            out.push_str(label.value);
+        }
+        out.push('"');
     }
+}
+
+/// Appends what stands before a label's value. `false` where the name needs quotes.
+fn push_label_name(out: &mut String, name: &str) -> bool {
+    let legacy = is_label_name(name);
+    let quote = if legacy { "" } else { "\"" };
+    push_all(out, &[quote, name, quote, "=\""]);
+    legacy
 }
 
 /// Appends all parts.

@@ -37,13 +37,13 @@ pub(super) fn mix(x: u64) -> u64 {
     (x ^ (x >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9)
 }
 
-/// Whether two label blocks in canonical form say the same.
+/// Whether two label blocks in canonical form (names may be quoted) say the same.
 pub(super) fn same_labels(a: &str, b: &str) -> bool {
     if a == b {
         return true;
     }
     let sorted = |block| {
-        let labels = RawLabels::new(block, true).filter(|l| !l.value.is_empty());
+        let labels = RawLabels::new(block, false).filter(|l| !l.value.is_empty());
         let mut labels: Vec<(&str, &str)> = labels.map(|l| (l.name, l.value)).collect();
         labels.sort_unstable();
         labels

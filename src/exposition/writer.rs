@@ -64,7 +64,12 @@ pub(super) fn push_foreign_value(out: &mut String, value: f64, text: &str) {
     }
 }
 
-/// Appends `# HELP` (unless there is none) and `# TYPE`.
+/// Appends a help text of classic text for `OpenMetrics`, where a quote needs an escape.
+pub(super) fn push_quotes_escaped(out: &mut String, help: &str) {
+    push_with(out, help, |b| (b == b'"').then_some("\\\""));
+}
+
+/// Appends `# TYPE` of classic text.
 pub(super) fn push_type(out: &mut String, name: &str, kind: MetricType) {
     for part in ["# TYPE ", name, " ", kind.text_word(), "\n"] {
         out.push_str(part);

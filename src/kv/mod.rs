@@ -9,7 +9,7 @@ mod snapshot;
 
 pub use reading::{Pool, PoolKind, Queues, Reading, Usage};
 pub use role_state::RoleState;
-pub use snapshot::{Failure, FailureReason, Handle, Snapshot, SourceState};
+pub use snapshot::{Failure, FailureReason, Handle, LeftOut, Snapshot, SourceState};
 
 use std::fmt;
 use std::str::FromStr;

@@ -18,9 +18,9 @@ pub enum FailureReason {
     Status,
     /// The body broke off, or its length was wrong.
     Body,
-    /// The answer is not a Prometheus page (HTML, JSON).
+    /// The answer is not a Prometheus page (HTML, JSON), or is compressed.
     Content,
-    /// A limit was passed (bytes, series, label length).
+    /// A limit was passed (bytes, series, families, label length).
     TooLarge,
 }
 
@@ -69,6 +69,19 @@ pub struct Failure {
     pub at: Instant,
 }
 
+/// Lines or samples of one page that are left out for one reason.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftOut {
+    /// The bounded reason, as in `kvgauge_source_dropped_samples_total`.
+    pub reason: &'static str,
+    /// Lines, or samples.
+    pub count: u64,
+    /// The first one's line, counted from 1. `None` where it is not a matter of a line by itself.
+    pub line: Option<u64>,
+    /// The beginning of that line, fit for a terminal.
+    pub excerpt: Option<Arc<str>>,
+}
+
 /// One source: how it is set, and what was last seen of it.
 #[derive(Clone, Debug)]
 pub struct SourceState {
@@ -92,6 +105,10 @@ pub struct SourceState {
     pub samples: Option<u64>,
     /// Bytes of the last good page.
     pub bytes: Option<u64>,
+    /// Samples of the last good page that are shown again.
+    pub exposed: Option<u64>,
+    /// What is left out of the last good page; empty for a page without fault.
+    pub left_out: Vec<LeftOut>,
     /// The last failure, kept for display after the source is well again.
     pub failure: Option<Failure>,
     /// Failed attempts so far, in the order of [`FailureReason::ALL`].

@@ -67,9 +67,14 @@ pub(super) fn explain(name: &str, url: &Target, failed: &Failed) -> String {
                 status.as_u16()
             )
         }
-        Failed::TooLarge(most) => {
+        Failed::TooLarge { seen, key } => {
             format!(
-                "{name}'s page at {path} is longer than {most} bytes: raise scrape.max_page_bytes"
+                "{name}'s page at {path} {seen}, so nothing of it is taken: raise {key} if that is right"
+            )
+        }
+        Failed::Encoded(coding) => {
+            format!(
+                "{name} answered at {path} with Content-Encoding {coding}, which kvgauge had not asked for: switch compression of that page off in the server, or in the proxy before it"
             )
         }
         Failed::NotMetrics("JSON") => {
@@ -81,9 +86,6 @@ pub(super) fn explain(name: &str, url: &Target, failed: &Failed) -> String {
             format!(
                 "{name} answered {what} at {path}, not a Prometheus page: correct the source's url"
             )
-        }
-        Failed::Page(what) => {
-            format!("{name}'s page at {path} was not taken: {what}")
         }
     }
 }

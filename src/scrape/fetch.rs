@@ -4,9 +4,9 @@ use crate::config::{Scrape, Target};
 use crate::kv::FailureReason;
 use crate::net::{DialError, Pool, PoolError, PoolLimits, caused_by};
 use bytes::Bytes;
-use http::header::{ACCEPT, HOST, LOCATION, USER_AGENT};
+use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, HOST, LOCATION, USER_AGENT};
 use http::uri::Authority;
-use http::{HeaderValue, Request, StatusCode, Uri};
+use http::{HeaderMap, HeaderValue, Request, StatusCode, Uri};
 use http_body::Body;
 use http_body_util::{BodyExt, Empty};
 use std::io::ErrorKind;
@@ -32,9 +32,14 @@ pub(super) enum Failed {
     Broken(String),
     Timeout(Duration),
     Status(StatusCode, Option<String>),
-    TooLarge(usize),
+    /// A limit was passed: what was seen, and the setting that limits it.
+    TooLarge {
+        seen: String,
+        key: &'static str,
+    },
+    /// The answer has this content coding, and none was asked for.
+    Encoded(String),
     NotMetrics(&'static str),
-    Page(String),
 }
 
 impl Failed {
@@ -45,8 +50,8 @@ impl Failed {
             Failed::Dial(DialError::Timeout { .. }) | Failed::Timeout(_) => FailureReason::Timeout,
             Failed::Broken(_) => FailureReason::Body,
             Failed::Status(..) => FailureReason::Status,
-            Failed::TooLarge(_) | Failed::Page(_) => FailureReason::TooLarge,
-            Failed::NotMetrics(_) => FailureReason::Content,
+            Failed::TooLarge { .. } => FailureReason::TooLarge,
+            Failed::Encoded(_) | Failed::NotMetrics(_) => FailureReason::Content,
         }
     }
 }
@@ -99,6 +104,8 @@ impl Fetcher {
         let headers = request.headers_mut();
         headers.insert(HOST, self.host.clone());
         headers.insert(ACCEPT, CLASSIC_TEXT);
+        // Without this field any coding would be welcome (RFC 9110, 12.5.3).
+        headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         headers.insert(USER_AGENT, AGENT);
         let response = self.pool.call(request).await.map_err(|error| match error {
             PoolError::Dial(error) => Failed::Dial(error),
@@ -109,18 +116,33 @@ impl Fetcher {
             let location = location.and_then(|v| shown(v.to_str().ok()?));
             return Err(Failed::Status(response.status(), location));
         }
+        if let Some(coding) = coding(response.headers()) {
+            return Err(Failed::Encoded(coding));
+        }
         let mut body = response.into_body();
-        let mut page = Vec::with_capacity(self.capacity(body.size_hint().exact()));
+        let promised = body.size_hint().exact();
+        if let Some(bytes) = promised.filter(|n| *n > self.most_bytes as u64) {
+            return Err(self.too_large(format!("has {bytes} bytes")));
+        }
+        let mut page = Vec::with_capacity(self.capacity(promised));
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|error| broken(&error))?;
             if let Some(data) = frame.data_ref() {
                 if page.len() + data.len() > self.most_bytes {
-                    return Err(Failed::TooLarge(self.most_bytes));
+                    let most = self.most_bytes;
+                    return Err(self.too_large(format!("has more than {most} bytes")));
                 }
                 page.extend_from_slice(data);
             }
         }
         Ok(page)
+    }
+
+    fn too_large(&self, seen: String) -> Failed {
+        Failed::TooLarge {
+            seen,
+            key: "scrape.max_page_bytes",
+        }
     }
 
     /// What a peer promises is believed up to the bound only.
@@ -138,6 +160,23 @@ fn broken(error: &hyper::Error) -> Failed {
     } else {
         Failed::Broken(error.to_string())
     }
+}
+
+/// The content coding of an answer that is not as it stands, as it may be shown.
+fn coding(headers: &HeaderMap) -> Option<String> {
+    /// Characters of it that are shown.
+    const SHOWN: usize = 40;
+    let coded = headers
+        .get_all(CONTENT_ENCODING)
+        .iter()
+        .find(|v| !v.is_empty() && !v.as_bytes().eq_ignore_ascii_case(b"identity"))?;
+    let text = String::from_utf8_lossy(coded.as_bytes());
+    Some(
+        text.chars()
+            .flat_map(char::escape_debug)
+            .take(SHOWN)
+            .collect(),
+    )
 }
 
 /// An address as it may be shown: without credentials and query.

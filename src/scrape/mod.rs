@@ -2,6 +2,8 @@
 
 mod explain;
 mod fetch;
+mod filter;
+mod left_out;
 mod poller;
 
 pub use poller::{Pages, Scraper};

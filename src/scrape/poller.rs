@@ -2,6 +2,8 @@
 
 use super::explain::explain;
 use super::fetch::{Failed, Fetcher};
+use super::filter::Filter;
+use super::left_out::{Told, left_out};
 use crate::config::{Settings, Source};
 use crate::engine;
 use crate::exposition::{self, Page, PageError, Prepared};
@@ -10,9 +12,6 @@ use arc_swap::ArcSwapOption;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::time::sleep;
-
-/// Families at most on one page.
-const MOST_FAMILIES: usize = 50_000;
 
 /// Keeps reading all sources.
 pub struct Scraper {
@@ -34,6 +33,16 @@ struct Poller {
     fetcher: Fetcher,
     state: SourceState,
     content: Option<u64>,
+    filter: Filter,
+    told: Told,
+}
+
+/// What is made of a page.
+struct Understood {
+    prepared: Prepared,
+    reading: Reading,
+    /// Of all that is on it, shown again or not.
+    content: u64,
 }
 
 // === impl Pages ===
@@ -111,6 +120,8 @@ fn initial(source: &Source) -> SourceState {
         duration: None,
         samples: None,
         bytes: None,
+        exposed: None,
+        left_out: Vec::new(),
         failure: None,
         failures: [0; FailureReason::ALL.len()],
         dropped: Vec::new(),
@@ -127,6 +138,8 @@ impl Poller {
             fetcher: Fetcher::new(&source.url, &settings.scrape),
             state: initial(&source),
             content: None,
+            filter: Filter::new(settings.metrics.expose, &source),
+            told: Told::default(),
             source,
             settings,
         }
@@ -142,10 +155,10 @@ impl Poller {
             let took = asked.elapsed();
             self.state.duration = Some(took.as_secs_f64());
             match result {
-                Ok((prepared, reading)) => {
-                    self.compare(asked, prepared.content_hash());
-                    shared.pages.set(self.index, Some(Arc::new(prepared)));
-                    self.good(asked, reading);
+                Ok(page) => {
+                    self.compare(asked, page.content);
+                    shared.pages.set(self.index, Some(Arc::new(page.prepared)));
+                    self.good(asked, page.reading);
                 }
                 Err(failed) => {
                     if failed.reason().ends_reading() {
@@ -175,40 +188,32 @@ impl Poller {
         set.max(stretched.min(scrape.max_age / 3))
     }
 
-    fn understand(&mut self, text: &[u8]) -> Result<(Prepared, Reading), Failed> {
+    fn understand(&mut self, text: &[u8]) -> Result<Understood, Failed> {
         let scrape = &self.settings.scrape;
         let limits = exposition::Limits {
             max_series: scrape.max_series,
             max_label_bytes: scrape.max_label_bytes,
-            max_families: MOST_FAMILIES,
+            max_families: scrape.max_families,
         };
-        let page = Page::read(text, &limits).map_err(|error| match error {
-            PageError::NotMetrics { looks_like } => Failed::NotMetrics(looks_like),
-            PageError::TooManySeries { limit } => Failed::Page(format!(
-                "it has more than {limit} series: raise scrape.max_series if that is right"
-            )),
-            PageError::LabelsTooLong { limit, line } => Failed::Page(format!(
-                "the labels in line {line} are longer than {limit} bytes: raise scrape.max_label_bytes if that is right"
-            )),
-            other => Failed::Page(other.to_string()),
-        })?;
-        for dropped in page.dropped() {
-            add(&mut self.state.dropped, dropped.reason, dropped.count);
-        }
+        let page = Page::read(text, &limits).map_err(refused)?;
         let label = (&*self.settings.metrics.source_label, &*self.source.name);
-        let prepared = Prepared::new(&page, Some(label));
-        for (reason, count) in [
-            ("duplicate", prepared.duplicates()),
-            ("misfit", prepared.misfits()),
-            ("unwritable_name", prepared.unwritable()),
-        ] {
-            if count > 0 {
-                add(&mut self.state.dropped, reason, count);
-            }
+        let passes = |family: &str| self.filter.passes(family);
+        let prepared = Prepared::filtered(&page, Some(label), &passes);
+        let left_out = left_out(text, page.dropped(), &prepared);
+        for found in &left_out {
+            add(&mut self.state.dropped, found.reason, found.count);
         }
+        let (name, url) = (&self.source.name, &self.state.url);
+        self.told.tell(name, url, &left_out, Instant::now());
+        self.state.left_out = left_out;
         self.state.samples = Some(page.sample_count() as u64);
+        self.state.exposed = Some(prepared.sample_count() as u64);
         self.state.bytes = Some(text.len() as u64);
-        Ok((prepared, engine::read(&page)))
+        Ok(Understood {
+            prepared,
+            reading: engine::read(&page),
+            content: page.content_hash(),
+        })
     }
 
     /// Since when nothing on the page has moved.
@@ -283,6 +288,26 @@ impl Poller {
             at,
         });
     }
+}
+
+/// Why a text is not taken as a page.
+fn refused(error: PageError) -> Failed {
+    let (seen, key) = match error {
+        PageError::NotMetrics { looks_like } => return Failed::NotMetrics(looks_like),
+        PageError::NotText => return Failed::NotMetrics("bytes that are no text"),
+        PageError::TooManySeries { limit } => {
+            (format!("has more than {limit} series"), "scrape.max_series")
+        }
+        PageError::TooManyFamilies { limit } => (
+            format!("has more than {limit} metric families"),
+            "scrape.max_families",
+        ),
+        PageError::LabelsTooLong { limit, line } => (
+            format!("has more than {limit} bytes of name and labels in line {line}"),
+            "scrape.max_label_bytes",
+        ),
+    };
+    Failed::TooLarge { seen, key }
 }
 
 /// Adds to a count; the reasons are few and fixed.

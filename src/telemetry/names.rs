@@ -86,8 +86,15 @@ pub const ACCEPT_FAILURES: Name = name(
     "Connections that could not be accepted (out of descriptors, mostly).",
 );
 
+/// Merges of the unified page.
+pub const METRICS_MERGES: Name = name(
+    "kvgauge_metrics_merges_total",
+    Counter,
+    "Times this page was put together, this time included. Scrapers that ask at once share one.",
+);
+
 /// What the recorder registers.
-pub const RECORDED: [Name; 11] = [
+pub const RECORDED: [Name; 12] = [
     REQUESTS,
     IN_FLIGHT,
     REQUEST_DURATION,
@@ -99,6 +106,7 @@ pub const RECORDED: [Name; 11] = [
     LOG_DROPPED,
     DRAINED,
     ACCEPT_FAILURES,
+    METRICS_MERGES,
 ];
 
 // === written from the snapshot, so that they can vanish ===

@@ -74,6 +74,11 @@ impl Telemetry {
         self.counter(names::DRAINED, &[])
     }
 
+    /// Counts merges of the unified page.
+    pub fn metrics_merges(&self) -> Counter {
+        self.counter(names::METRICS_MERGES, &[])
+    }
+
     /// Counts log lines that were not written.
     pub fn log_lines_dropped(&self) -> Counter {
         self.counter(names::LOG_DROPPED, &[])

@@ -499,17 +499,6 @@ fn exemplars_can_be_read() {
 }
 
 #[test]
-fn a_change_shows_in_the_hash_and_an_order_does_not() {
-    let hash = |text: &[u8]| prepare(text, "s").content_hash();
-    let base = hash(b"a{x=\"1\",y=\"2\"} 1\nb 2\n");
-    assert_eq!(hash(b"# HELP b B.\nb 2\na{y=\"2\",x=\"1\"} 1\n"), base);
-    assert_ne!(hash(b"a{x=\"1\",y=\"2\"} 2\nb 2\n"), base);
-    assert_ne!(hash(b"a{x=\"1\",y=\"2\"} 2\nb 1\n"), base);
-    assert_ne!(hash(b"a{x=\"1\",y=\"3\"} 1\nb 2\n"), base);
-    assert_ne!(hash(b"a{x=\"1\",y=\"2\"} 1\n"), base);
-}
-
-#[test]
 fn own_families_are_written_right() {
     let mut own = TextWriter::new();
     own.family("x_seconds", MetricType::Histogram, "A \\ and\na line.");

@@ -12,6 +12,8 @@ use std::sync::{Arc, Mutex};
 pub(crate) enum Behaviour {
     /// 200 with this text.
     Text(String),
+    /// 200 with this text, called `OpenMetrics` 1.0.0.
+    OpenMetrics(String),
     /// These bytes, then FIN.
     Raw(Vec<u8>),
     /// Accepts and never answers.
@@ -165,6 +167,11 @@ fn serve(stream: TcpStream, shared: &Shared) {
         let behaviour = shared.behaviour.lock().unwrap().clone();
         let bytes = match behaviour {
             Behaviour::Text(text) => answer(200, "text/plain; version=0.0.4; charset=utf-8", &text),
+            Behaviour::OpenMetrics(text) => answer(
+                200,
+                "application/openmetrics-text; version=1.0.0; charset=utf-8",
+                &text,
+            ),
             Behaviour::Html => answer(200, "text/html", "<!doctype html><title>Log in</title>"),
             Behaviour::Status(status) => answer(status, "text/plain", "no metrics today\n"),
             Behaviour::Raw(bytes) => {

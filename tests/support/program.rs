@@ -18,6 +18,7 @@ pub(crate) struct Program {
     name: &'static str,
     child: Child,
     output: Lines,
+    errors: Lines,
 }
 
 impl Program {
@@ -29,13 +30,12 @@ impl Program {
             .spawn()
             .unwrap_or_else(|error| panic!("starting {name}: {error}; tests/run installs it"));
         let output = Lines::of(child.stdout.take().unwrap());
-        // Both are for messages of failures only; the other one is read so that it never fills.
         let errors = Lines::of(child.stderr.take().unwrap());
-        drop(errors);
         Self {
             name,
             child,
             output,
+            errors,
         }
     }
 
@@ -56,6 +56,11 @@ impl Program {
         });
     }
 
+    /// Standard error so far.
+    pub(crate) fn errors(&self) -> String {
+        self.errors.text()
+    }
+
     pub(crate) fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -67,9 +72,10 @@ impl Drop for Program {
         self.kill();
         if std::thread::panicking() {
             eprintln!(
-                "--- the output of {}\n{}\n---",
+                "--- the output of {}\n{}\n{}\n---",
                 self.name,
-                self.output.text()
+                self.output.text(),
+                self.errors.text()
             );
         }
     }

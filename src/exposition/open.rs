@@ -1,0 +1,423 @@
+//! The rules of `OpenMetrics` 1.0.0 that classic text does not have.
+//!
+//! Readers of `OpenMetrics` refuse a whole page over one histogram that does not add up, so what is
+//! written as a histogram has to be one. Held against the specification and against the reader of
+//! Python's prometheus-client 0.26, the strictest there is.
+
+use super::MetricType;
+use super::kind::Suffix;
+use super::labels::{RawLabels, unescape};
+use super::scan::number;
+use super::writer::push_foreign_value;
+
+/// Characters of names and values that an exemplar's labels may have together.
+const MOST_EXEMPLAR_CHARS: usize = 128;
+
+/// What has to be known of one sample of a family.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Facts {
+    pub(super) suffix: Option<Suffix>,
+    /// Equal for the samples of one metric: its labels, without the one that splits it.
+    pub(super) metric: u64,
+    /// The value of the label that splits the family; NaN where there is none.
+    pub(super) split: f64,
+    pub(super) value: f64,
+}
+
+/// Whether the samples, metric by metric, may stand in a family of this type under their names.
+pub(super) fn follows_rules(kind: MetricType, samples: impl Iterator<Item = Facts>) -> bool {
+    match kind {
+        MetricType::Gauge | MetricType::Unknown => true,
+        MetricType::Counter => {
+            let mut samples = samples;
+            samples.all(|s| s.suffix == Some(Suffix::Created) || counts(s.value))
+        }
+        MetricType::Info => {
+            let mut samples = samples;
+            samples.all(|s| s.value == 1.0)
+        }
+        MetricType::StateSet => {
+            let mut samples = samples;
+            samples.all(|s| s.value == 0.0 || s.value == 1.0)
+        }
+        MetricType::Summary => {
+            let mut samples = samples;
+            samples.all(|s| match s.suffix {
+                // A quantile that is not known is NaN, and is none below zero.
+                None => (0.0..=1.0).contains(&s.split) && !is_below_zero(s.value),
+                Some(Suffix::Count) => counts_whole(s.value),
+                Some(Suffix::Sum) => counts(s.value),
+                _ => true,
+            })
+        }
+        MetricType::Histogram | MetricType::GaugeHistogram => histograms(samples),
+    }
+}
+
+/// A value that a counter can have.
+fn counts(value: f64) -> bool {
+    value >= 0.0
+}
+
+fn counts_whole(value: f64) -> bool {
+    value >= 0.0 && value.fract() == 0.0
+}
+
+fn is_below_zero(value: f64) -> bool {
+    value < 0.0
+}
+
+/// One histogram, while its samples go by.
+#[derive(Default)]
+struct Histogram {
+    last: Option<(f64, f64)>,
+    below_zero: bool,
+    count: Option<f64>,
+    sum: Option<f64>,
+    gauge_sum: bool,
+}
+
+fn histograms(samples: impl Iterator<Item = Facts>) -> bool {
+    let mut metric = None;
+    let mut histogram = Histogram::default();
+    for sample in samples {
+        if metric != Some(sample.metric) {
+            if metric.is_some() && !histogram.adds_up() {
+                return false;
+            }
+            metric = Some(sample.metric);
+            histogram = Histogram::default();
+        }
+        if !histogram.take(&sample) {
+            return false;
+        }
+    }
+    metric.is_none() || histogram.adds_up()
+}
+
+// === impl Histogram ===
+
+impl Histogram {
+    /// `false` where the sample can't be part of any histogram.
+    fn take(&mut self, sample: &Facts) -> bool {
+        match sample.suffix {
+            Some(Suffix::Bucket) => {
+                let after = self
+                    .last
+                    .is_none_or(|(le, value)| le < sample.split && value <= sample.value);
+                self.last = Some((sample.split, sample.value));
+                self.below_zero |= sample.split < 0.0;
+                after && !sample.split.is_nan() && counts_whole(sample.value)
+            }
+            Some(Suffix::Count | Suffix::GaugeCount) => {
+                self.count = Some(sample.value);
+                counts_whole(sample.value)
+            }
+            Some(Suffix::Sum) => {
+                self.sum = Some(sample.value);
+                counts(sample.value)
+            }
+            Some(Suffix::GaugeSum) => {
+                self.sum = Some(sample.value);
+                self.gauge_sum = true;
+                !sample.value.is_nan()
+            }
+            _ => true,
+        }
+    }
+
+    fn adds_up(&self) -> bool {
+        let Some((le, all)) = self.last else {
+            return false;
+        };
+        let sum_fits = match self.sum {
+            Some(sum) if self.gauge_sum => sum >= 0.0 || self.below_zero,
+            Some(_) => !self.below_zero,
+            None => true,
+        };
+        le == f64::INFINITY
+            && self.count.is_none_or(|count| count == all)
+            && self.count.is_some() == self.sum.is_some()
+            && sum_fits
+    }
+}
+
+/// Whether a number is spelled as Prometheus spells the bounds of buckets and quantiles, so that one
+/// bound has one spelling: Go's shortest `%g` with `.0` where it would look whole.
+pub(super) fn is_float_form(text: &str) -> bool {
+    looks_like_float_form(text) || {
+        // Many digits, or a form seldom seen.
+        let mut form = String::new();
+        text.contains(['.', 'e'])
+            && number(text.as_bytes()).is_some_and(|number| {
+                push_float(&mut form, number);
+                form == text
+            })
+    }
+}
+
+/// May be `false` for one that is.
+fn looks_like_float_form(text: &str) -> bool {
+    if matches!(text, "+Inf" | "-Inf") {
+        return true;
+    }
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    if let Some((mantissa, exponent)) = digits.split_once('e') {
+        return is_scientific(mantissa, exponent);
+    }
+    let Some((whole, fraction)) = digits.split_once('.') else {
+        return false;
+    };
+    let whole_fits = whole.len() <= 6 && (whole == "0" || !whole.starts_with('0'));
+    let fraction_fits = fraction == "0" || (!fraction.ends_with('0') && fraction.len() <= 9);
+    let not_small = whole != "0" || fraction == "0" || !fraction.starts_with("0000");
+    all_digits(whole) && all_digits(fraction) && whole_fits && fraction_fits && not_small
+}
+
+/// The form of numbers from a million on, and below a ten-thousandth. At most 15 digits, which are
+/// always told apart, so that none of them is one too many.
+fn is_scientific(mantissa: &str, exponent: &str) -> bool {
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, "1"));
+    let mantissa_fits = whole.len() == 1
+        && whole != "0"
+        && fraction.len() <= 14
+        && !fraction.ends_with('0')
+        && all_digits(whole)
+        && all_digits(fraction);
+    let least = match exponent.as_bytes().first() {
+        Some(b'+') => 6,
+        Some(b'-') => 5,
+        _ => return false,
+    };
+    let digits = &exponent[1..];
+    let two = digits.len() == 2 || (digits.len() == 3 && !digits.starts_with('0'));
+    mantissa_fits && two && digits.parse().is_ok_and(|n: u16| (least..300).contains(&n))
+}
+
+fn all_digits(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
+}
+
+/// Appends a bound as it stands on a page, in float form if it is a number.
+pub(super) fn push_float_form(out: &mut String, text: &str) {
+    let whole = text.len() <= 6 && all_digits(text) && (text == "0" || !text.starts_with('0'));
+    if whole {
+        super::relabel::push_all(out, &[text, ".0"]);
+    } else if let Some(number) = number(text.as_bytes()) {
+        push_float(out, number);
+    } else {
+        out.push_str(text);
+    }
+}
+
+/// Appends a number as Go's `FormatFloat(value, 'g', -1, 64)` spells it, with `.0` where it would look
+/// whole: the form of `le` and `quantile` in `OpenMetrics`, and of Prometheus 3 for both formats.
+pub(super) fn push_float(out: &mut String, value: f64) {
+    if !value.is_finite() {
+        out.push_str(match value {
+            v if v.is_nan() => "NaN",
+            v if v > 0.0 => "+Inf",
+            _ => "-Inf",
+        });
+        return;
+    }
+    // Shortest digits that read back the same, as Go's.
+    let shortest = format!("{value:e}");
+    let (mantissa, exponent) = shortest.split_once('e').unwrap_or((&shortest, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    if (-4..6).contains(&exponent) {
+        let plain = format!("{value}");
+        out.push_str(&plain);
+        if !plain.contains('.') {
+            out.push_str(".0");
+        }
+    } else {
+        let sign = if exponent < 0 { '-' } else { '+' };
+        out.push_str(mantissa);
+        out.push_str(&format!("e{sign}{:02}", exponent.unsigned_abs()));
+    }
+}
+
+/// Appends an exemplar with what stands before it, if `OpenMetrics` has a place for it here; `raw` is
+/// from its opening brace on, as it was checked when the page was read.
+pub(super) fn push_exemplar(out: &mut String, raw: &str) {
+    let at = out.len();
+    if push_checked_exemplar(out, raw).is_none() {
+        out.truncate(at);
+    }
+}
+
+fn push_checked_exemplar(out: &mut String, raw: &str) -> Option<()> {
+    let close = super::line::label_block_end(raw)?;
+    let labels = RawLabels::new(&raw[1..close], false);
+    let mut chars = 0;
+    out.push_str(" # {");
+    for (i, label) in labels.enumerate() {
+        if !super::scan::is_label_name(label.name) {
+            return None;
+        }
+        let value = unescape(label.value);
+        chars += label.name.len() + value.chars().count();
+        if i > 0 {
+            out.push(',');
+        }
+        super::relabel::push_all(out, &[label.name, "=\""]);
+        super::writer::push_escaped(out, &value);
+        out.push('"');
+    }
+    if chars > MOST_EXEMPLAR_CHARS {
+        return None;
+    }
+    out.push_str("} ");
+    let mut numbers = raw[close + 1..].split_ascii_whitespace();
+    let text = numbers.next()?;
+    push_foreign_value(out, number(text.as_bytes())?, text);
+    if let Some(time) = numbers.next() {
+        number(time.as_bytes()).filter(|t| t.is_finite())?;
+        super::relabel::push_all(out, &[" ", time]);
+    }
+    Some(())
+}
+
+/// Whether a UNIT line may say this of a family of this name and type.
+pub(super) fn unit_fits(unit: &str, name: &str, kind: MetricType) -> bool {
+    let legal = unit
+        .bytes()
+        .all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b':');
+    let suffix = name
+        .strip_suffix(unit)
+        .is_some_and(|rest| rest.ends_with('_'));
+    !unit.is_empty() && legal && suffix && !matches!(kind, MetricType::Info | MetricType::StateSet)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn float(value: f64) -> String {
+        let mut out = String::new();
+        push_float(&mut out, value);
+        out
+    }
+
+    /// The right side is what Go 1.24 prints, with `.0`.
+    #[test]
+    fn floats_are_spelled_as_go_spells_them() {
+        for (value, text) in [
+            (0.0, "0.0"),
+            (-0.0, "-0.0"),
+            (1.0, "1.0"),
+            (0.1, "0.1"),
+            (100_000.0, "100000.0"),
+            (1e6, "1e+06"),
+            (1_234_567.5, "1.2345675e+06"),
+            (0.0001, "0.0001"),
+            (0.00001, "1e-05"),
+            (1e100, "1e+100"),
+            (2.5e-7, "2.5e-07"),
+            (-3.25, "-3.25"),
+            (f64::INFINITY, "+Inf"),
+            (f64::NEG_INFINITY, "-Inf"),
+        ] {
+            assert_eq!(float(value), text);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_taken_for_float_form_is(text in "-?[0-9]{1,7}\\.[0-9]{1,10}|[0-9]{1,3}|[+-]Inf|-?[0-9]{1,2}(\\.[0-9]{1,16})?e[+-]?[0-9]{1,4}") {
+            // One that is too large is none.
+            let number = number(text.as_bytes());
+            prop_assume!(number.is_some());
+            let number = number.unwrap();
+            if looks_like_float_form(&text) {
+                prop_assert_eq!(&float(number), &text);
+            }
+            let mut form = String::new();
+            push_float_form(&mut form, &text);
+            prop_assert_eq!(&form, &float(number));
+            prop_assert_eq!(is_float_form(&text), form == text);
+        }
+
+        #[test]
+        fn floats_read_back_the_same(value in any::<f64>()) {
+            let back: f64 = float(value).parse().unwrap();
+            prop_assert!(back == value || back.is_nan() && value.is_nan());
+        }
+    }
+
+    fn fact(suffix: Suffix, split: f64, value: f64) -> Facts {
+        Facts {
+            suffix: Some(suffix),
+            metric: 1,
+            split,
+            value,
+        }
+    }
+
+    #[test]
+    fn the_usual_bounds_are_taken_for_float_form() {
+        for text in [
+            "0.0", "0.005", "0.1", "1.0", "7.5", "100000.0", "1e+06", "2.5e-05", "+Inf", "-1.5",
+        ] {
+            assert!(is_float_form(text), "{text}");
+        }
+        for text in [
+            "1",
+            "1e6",
+            "1e+6",
+            "1000000.0",
+            "0.00001",
+            ".5",
+            "1.",
+            "1.50",
+            "Inf",
+            "",
+            "e",
+            "e+06",
+        ] {
+            assert!(!is_float_form(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_histogram_has_to_add_up() {
+        use Suffix::{Bucket, Count, Sum};
+        let inf = f64::INFINITY;
+        let good = vec![
+            fact(Bucket, 1.0, 2.0),
+            fact(Bucket, inf, 3.0),
+            fact(Count, f64::NAN, 3.0),
+            fact(Sum, f64::NAN, 4.5),
+        ];
+        let rules = |facts: &[Facts]| follows_rules(MetricType::Histogram, facts.iter().copied());
+        assert!(rules(&good));
+        assert!(rules(&good[..2]));
+        assert!(rules(&[]));
+        let mut other = good[..2].to_vec();
+        other.iter_mut().for_each(|f| f.metric = 2);
+        assert!(rules(&[good.clone(), other].concat()));
+        let with = |at: usize, fact: Facts| {
+            let mut facts = good.clone();
+            facts[at] = fact;
+            facts
+        };
+        for bad in [
+            good[1..3].to_vec(),
+            good[..3].to_vec(),
+            good[2..].to_vec(),
+            good[..1].to_vec(),
+            with(0, fact(Bucket, inf, 2.0)),
+            with(0, fact(Bucket, 1.0, 4.0)),
+            with(0, fact(Bucket, 1.0, 0.5)),
+            with(0, fact(Bucket, f64::NAN, 0.0)),
+            with(0, fact(Bucket, -1.0, 0.0)),
+            with(2, fact(Count, f64::NAN, 4.0)),
+            with(3, fact(Sum, f64::NAN, -1.0)),
+            with(3, fact(Sum, f64::NAN, f64::NAN)),
+        ] {
+            assert!(!rules(&bad), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,672 @@
+//! From a page to blocks of ready lines.
+
+use super::MetricType;
+use super::kind::{Suffix, fits_in_text};
+use super::labels::{RawLabel, RawLabels};
+use super::open::{Facts, follows_rules, is_float_form, push_exemplar};
+use super::page::{Family, Page, Row};
+use super::prepared::{Block, Lines, Open, Prepared};
+use super::relabel::{canonical, push_all, push_relabelled};
+use super::scan::{is_metric_name, number};
+use super::series::{hash, label_hash, same_labels, series_hash};
+use super::writer::{push_escaped, push_foreign_help, push_foreign_value};
+use hashbrown::{HashMap, HashTable};
+use std::cmp::Ordering;
+use std::ops::Range;
+
+/// Turns one page into a [`Prepared`].
+pub(super) struct Builder<'p, 't> {
+    page: &'p Page<'t>,
+    /// The source label's name, and `name="value"`.
+    label: Option<(String, String)>,
+    out: Prepared,
+    /// Hash and row of every series so far.
+    seen: HashTable<(u64, u32)>,
+    /// Label blocks in canonical form, where the page's own is not.
+    scratch: String,
+    known: Known<'t>,
+    bounds: Bounds,
+    /// The samples of the family at hand.
+    kept: Vec<Kept>,
+    /// Its metrics, and where in the family each begins.
+    metrics: HashMap<u64, u32, foldhash::fast::RandomState>,
+}
+
+/// A family of classic text, before it is written.
+struct Draft<'t> {
+    name: &'t str,
+    kind: MetricType,
+    help: Option<&'t str>,
+    unit: Option<&'t str>,
+    /// Where in the list of rows its own are.
+    rows: Range<usize>,
+    /// In `OpenMetrics` its samples and those of others make up one family.
+    shared: bool,
+}
+
+/// A sample that goes into the block at hand.
+#[derive(Clone, Copy)]
+struct Kept {
+    /// See [`Facts`].
+    metric: u64,
+    split: f64,
+    row: u32,
+    suffix: Option<Suffix>,
+    /// A label is called like the source label.
+    clash: bool,
+    /// Its name, or one of its labels', needs quotes.
+    odd: bool,
+    /// The label that splits the family is spelled as `OpenMetrics` has it, or not there.
+    float_form: bool,
+}
+
+/// By draft, of those that share a family: its block, and its samples.
+type Shared = HashMap<usize, (usize, Vec<Kept>), foldhash::fast::RandomState>;
+
+/// The form that lines are written in.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Classic,
+    OpenMetrics,
+}
+
+// === impl Builder ===
+
+impl<'p, 't> Builder<'p, 't> {
+    /// `label` is the source label's name, which must be a label name, and its value.
+    pub(super) fn new(page: &'p Page<'t>, label: Option<(String, String)>) -> Builder<'p, 't> {
+        let written = label.as_ref().map(|(name, value)| {
+            let mut pair = format!("{name}=\"");
+            push_escaped(&mut pair, value);
+            pair.push('"');
+            (name.clone(), pair)
+        });
+        let extra = written.as_ref().map_or(0, |(_, pair)| pair.len()) + "{,} \n".len();
+        let length = |r: &Row<'_>| {
+            page.names.list[r.name as usize].text.len() + r.labels.len() + r.value_text.len()
+        };
+        let lines: usize = page.rows.iter().map(|r| length(r) + extra).sum();
+        let heads = page.families.iter();
+        let heads: usize = heads
+            .map(|f| f.name.len() + f.help.map_or(0, str::len))
+            .sum();
+        Builder {
+            page,
+            label: written,
+            out: Prepared {
+                text: String::with_capacity(lines + heads),
+                blocks: Vec::with_capacity(page.families.len()),
+                label,
+                samples: 0,
+                duplicates: 0,
+                misfits: 0,
+                unwritable: 0,
+            },
+            seen: HashTable::with_capacity(page.rows.len()),
+            scratch: String::new(),
+            known: Known::default(),
+            bounds: Bounds::default(),
+            kept: Vec::new(),
+            metrics: HashMap::default(),
+        }
+    }
+
+    pub(super) fn build(mut self, keep: &dyn Fn(&str) -> bool) -> Prepared {
+        let (rows, mut drafts) = self.drafts(keep);
+        drafts.sort_by_key(|draft| draft.name);
+        let shares = shares(&mut drafts);
+        let mut shared = Shared::default();
+        for (index, draft) in drafts.iter().enumerate() {
+            self.collect(draft, &rows[draft.rows.clone()]);
+            if self.kept.is_empty() {
+                continue;
+            }
+            self.regroup(draft.kind);
+            let block = self.block(draft);
+            if draft.shared {
+                shared.insert(index, (self.out.blocks.len(), self.kept.clone()));
+            }
+            self.out.blocks.push(block);
+        }
+        for (base, companions) in shares {
+            self.combine(&drafts, base, &companions, &mut shared);
+        }
+        self.out.text.shrink_to_fit();
+        self.out.blocks.shrink_to_fit();
+        self.out
+    }
+
+    /// The families of classic text that the page's samples make up, and the rows of each.
+    fn drafts(&self, keep: &dyn Fn(&str) -> bool) -> (Vec<u32>, Vec<Draft<'t>>) {
+        let mut rows = Vec::with_capacity(self.page.rows.len());
+        let mut drafts = Vec::with_capacity(self.page.families.len());
+        let mut targets: Vec<Target<'t>> = Vec::new();
+        for family in self.page.families.iter().filter(|f| f.end > f.start) {
+            let of_family = &self.page.order[family.start as usize..family.end as usize];
+            targets.clear();
+            self.each_target(family, of_family, |_, target| {
+                if !targets.contains(&target) {
+                    targets.push(target);
+                }
+            });
+            for wanted in targets.iter().filter(|target| keep(target.name)) {
+                let start = rows.len();
+                if targets.len() == 1 {
+                    rows.extend_from_slice(of_family);
+                } else {
+                    self.each_target(family, of_family, |row, target| {
+                        if target == *wanted {
+                            rows.push(row);
+                        }
+                    });
+                }
+                drafts.push(Draft {
+                    name: wanted.name,
+                    kind: wanted.kind,
+                    help: family.help,
+                    unit: family.unit,
+                    rows: start..rows.len(),
+                    shared: false,
+                });
+            }
+        }
+        (rows, drafts)
+    }
+
+    fn each_target(
+        &self,
+        family: &Family<'t>,
+        rows: &[u32],
+        mut each: impl FnMut(u32, Target<'t>),
+    ) {
+        let mut last = None;
+        for row in rows {
+            let id = self.page.rows[*row as usize].name;
+            let target = match last {
+                Some((same, target)) if same == id => target,
+                _ => target(family, self.page.names.list[id as usize].text),
+            };
+            last = Some((id, target));
+            each(*row, target);
+        }
+    }
+
+    /// Looks at every row of a family: which samples can be in it, and what has to be known of them.
+    fn collect(&mut self, draft: &Draft<'t>, rows: &[u32]) {
+        self.kept.clear();
+        let ours = self.label.as_ref().map(|(ours, _)| ours.as_str());
+        let split_label = draft.kind.split_label(draft.name);
+        let (mut last, mut name) = (u32::MAX, SampleName::new("", ""));
+        for index in rows {
+            let row = &self.page.rows[*index as usize];
+            if row.name != last {
+                last = row.name;
+                name = SampleName::new(self.page.names.list[last as usize].text, draft.name);
+            }
+            let (labels, legacy) = if row.plain {
+                (
+                    LabelFacts::of(
+                        self.known.hashed(self.page.labels(row)),
+                        ours,
+                        split_label,
+                        &mut self.bounds,
+                    ),
+                    true,
+                )
+            } else {
+                let legacy = canonical(&mut self.scratch, row.labels);
+                let labels = RawLabels::new(&self.scratch, legacy);
+                let labels = labels.map(|label| (label_hash(&label), label));
+                (
+                    LabelFacts::of(labels, ours, split_label, &mut self.bounds),
+                    legacy,
+                )
+            };
+            if !fits_in_text(draft.kind, name.suffix, labels.split.is_number()) {
+                self.out.misfits += 1;
+                continue;
+            }
+            let series = series_hash(name.hash, labels.hash);
+            let page = self.page;
+            let same = |&(other_hash, other): &(u64, u32)| {
+                other_hash == series && same_series(page, *index, other)
+            };
+            if self.seen.find(series, same).is_some() {
+                self.out.duplicates += 1;
+                continue;
+            }
+            self.seen
+                .insert_unique(series, (series, *index), |(hash, _)| *hash);
+            let odd = !(name.writable && legacy);
+            if odd {
+                self.out.unwritable += 1;
+            } else {
+                self.out.samples += 1;
+            }
+            self.kept.push(Kept {
+                metric: labels.metric,
+                split: labels.split.bound(draft.kind),
+                row: *index,
+                suffix: name.suffix,
+                clash: labels.clash,
+                odd,
+                float_form: labels.float_form || draft.kind == MetricType::StateSet,
+            });
+        }
+    }
+
+    /// Puts the samples of one metric together, in order of the metrics' first appearance, and a
+    /// histogram's buckets in order of their bounds.
+    fn regroup(&mut self, kind: MetricType) {
+        if !kind.is_grouped() {
+            return;
+        }
+        let is_bucket = |kept: &Kept| kept.suffix == Some(Suffix::Bucket);
+        let mut good = self.kept.windows(2).all(|pair| {
+            let both = is_bucket(&pair[0]) && is_bucket(&pair[1]);
+            !both || pair[0].metric != pair[1].metric || pair[0].split <= pair[1].split
+        });
+        self.metrics.clear();
+        let mut last = None;
+        for (kept, at) in self.kept.iter().zip(0u32..) {
+            if last != Some(kept.metric) {
+                last = Some(kept.metric);
+                good &= *self.metrics.entry(kept.metric).or_insert(at) == at;
+            }
+        }
+        if good {
+            return;
+        }
+        let metrics = &self.metrics;
+        // Stable, so that what is no bucket stays in the order of the page.
+        self.kept.sort_by(|a, b| {
+            let rank = |kept: &Kept| metrics.get(&kept.metric).copied();
+            let by_kind = is_bucket(b).cmp(&is_bucket(a));
+            let by_bound = if is_bucket(a) && is_bucket(b) {
+                a.split.total_cmp(&b.split)
+            } else {
+                Ordering::Equal
+            };
+            rank(a).cmp(&rank(b)).then(by_kind).then(by_bound)
+        });
+    }
+
+    /// Writes the family at hand.
+    fn block(&mut self, draft: &Draft<'t>) -> Block {
+        let text = &mut self.out.text;
+        let start = text.len();
+        text.push_str(draft.name);
+        let name = start..text.len();
+        push_foreign_help(text, draft.help.unwrap_or_default());
+        let help = name.end..text.len();
+        text.push_str(draft.unit.unwrap_or_default());
+        let unit = help.end..text.len();
+        let kept = std::mem::take(&mut self.kept);
+        let lines = self.lines(&kept, Form::Classic, draft.name, draft.kind);
+        let open = self.open(draft, &kept);
+        let samples = kept.iter().filter(|k| !k.odd).count() as u64;
+        self.kept = kept;
+        Block {
+            name,
+            help,
+            unit,
+            lines,
+            kind: draft.kind,
+            samples,
+            open,
+        }
+    }
+
+    /// The form of a family in `OpenMetrics`, as long as no other samples belong to it.
+    fn open(&mut self, draft: &Draft<'t>, kept: &[Kept]) -> Open {
+        let kind = match draft.kind {
+            MetricType::Unknown if draft.name.ends_with("_total") => MetricType::Counter,
+            kind => kind,
+        };
+        if !follows_rules(kind, self.facts(kept)) {
+            Open::Untyped
+        } else if self.differs(kind, kept) {
+            Open::Own(self.lines(kept, Form::OpenMetrics, draft.name, kind))
+        } else {
+            Open::Same
+        }
+    }
+
+    fn facts(&self, kept: &[Kept]) -> impl Iterator<Item = Facts> {
+        kept.iter().map(|kept| Facts {
+            suffix: kept.suffix,
+            metric: kept.metric,
+            split: kept.split,
+            value: self.page.rows[kept.row as usize].value,
+        })
+    }
+
+    /// Whether lines of `OpenMetrics` differ from those of classic text.
+    fn differs(&self, kind: MetricType, kept: &[Kept]) -> bool {
+        let exemplars = kind.has_exemplars() && !self.page.exemplars.is_empty();
+        kept.iter()
+            .any(|k| !k.float_form || (exemplars && self.page.exemplar(k.row).is_some()))
+    }
+
+    /// Makes one family of `OpenMetrics` of a block and those that say something of the same metrics,
+    /// where their samples allow it.
+    fn combine(
+        &mut self,
+        drafts: &[Draft<'t>],
+        base: usize,
+        companions: &[usize],
+        shared: &mut Shared,
+    ) {
+        let Some((block, mut all)) = shared.remove(&base) else {
+            return;
+        };
+        let (name, kind) = (drafts[base].name, drafts[base].kind);
+        self.metrics.clear();
+        for (kept, at) in all.iter().zip(0u32..) {
+            self.metrics.entry(kept.metric).or_insert(at);
+        }
+        let mut blocks = Vec::with_capacity(companions.len());
+        let mut good = true;
+        for companion in companions {
+            let Some((block, kept)) = shared.remove(companion) else {
+                continue;
+            };
+            blocks.push(block);
+            let suffix = Suffix::split(drafts[*companion].name).map(|(_, suffix)| suffix);
+            good &= kept.iter().all(|k| self.metrics.contains_key(&k.metric));
+            all.extend(kept.into_iter().map(|kept| Kept { suffix, ..kept }));
+        }
+        if blocks.is_empty() {
+            return;
+        }
+        let metrics = &self.metrics;
+        all.sort_by_key(|kept| metrics.get(&kept.metric).copied());
+        if !(good && follows_rules(kind, self.facts(&all))) {
+            self.out.blocks[block].open = Open::Untyped;
+            return;
+        }
+        let lines = self.lines(&all, Form::OpenMetrics, name, kind);
+        self.out.blocks[block].open = Open::Own(lines);
+        for block in blocks {
+            self.out.blocks[block].open = Open::Companion;
+        }
+    }
+
+    /// Writes lines, those with odd names last.
+    fn lines(&mut self, kept: &[Kept], form: Form, family: &str, kind: MetricType) -> Lines {
+        let start = self.out.text.len();
+        for kept in kept.iter().filter(|kept| !kept.odd) {
+            self.line(kept, form, family, kind);
+        }
+        let odd = self.out.text.len();
+        if self.out.unwritable > 0 {
+            for kept in kept.iter().filter(|kept| kept.odd) {
+                self.line(kept, form, family, kind);
+            }
+        }
+        Lines {
+            start,
+            odd,
+            end: self.out.text.len(),
+        }
+    }
+
+    fn line(&mut self, kept: &Kept, form: Form, family: &str, kind: MetricType) {
+        let row = &self.page.rows[kept.row as usize];
+        let name = self.page.names.list[row.name as usize].text;
+        let block = if row.plain {
+            row.labels
+        } else {
+            canonical(&mut self.scratch, row.labels);
+            &self.scratch
+        };
+        let out = &mut self.out.text;
+        let mut before = "{";
+        if is_metric_name(name) {
+            out.push_str(name);
+        } else {
+            push_all(out, &["{\"", name, "\""]);
+            before = ",";
+        }
+        if let Some((_, pair)) = &self.label {
+            push_all(out, &[before, pair]);
+            before = ",";
+        }
+        if !block.is_empty() {
+            out.push_str(before);
+            before = ",";
+            let respelled = form == Form::OpenMetrics && !kept.float_form;
+            if kept.clash || respelled {
+                let ours = self.label.as_ref().filter(|_| kept.clash);
+                let ours = ours.map(|(ours, _)| ours.as_str());
+                let split = kind.split_label(family).filter(|_| respelled);
+                push_relabelled(out, block, !kept.odd, ours, split);
+            } else {
+                out.push_str(block);
+            }
+        }
+        out.push_str(if before == "," { "} " } else { " " });
+        push_foreign_value(out, row.value, row.value_text);
+        let of_counter = kind == MetricType::Counter && kept.suffix.is_none();
+        if form == Form::OpenMetrics
+            && (of_counter || kept.suffix == Some(Suffix::Bucket))
+            && let Some(exemplar) = self.page.exemplar(kept.row)
+        {
+            push_exemplar(out, exemplar);
+        }
+        out.push('\n');
+    }
+}
+
+/// For each family that others say something of (`x_created` of a counter `x_total`): it, and those.
+fn shares(drafts: &mut [Draft<'_>]) -> Vec<(usize, Vec<usize>)> {
+    let mut pairs = Vec::new();
+    for (index, draft) in drafts.iter().enumerate() {
+        if !matches!(draft.kind, MetricType::Gauge | MetricType::Unknown) {
+            continue;
+        }
+        let Some((base, suffix)) = Suffix::split(draft.name) else {
+            continue;
+        };
+        let find = |name: &str| drafts.binary_search_by(|d| d.name.cmp(name)).ok();
+        let typed = |at: &usize| suffix.is_companion_of(drafts[*at].kind);
+        let found = find(base).filter(typed).or_else(|| {
+            let counter = (suffix == Suffix::Created).then(|| format!("{base}_total"))?;
+            find(&counter).filter(typed)
+        });
+        if let Some(base) = found {
+            pairs.push((base, index));
+        }
+    }
+    pairs.sort_unstable();
+    for (base, companion) in &pairs {
+        drafts[*base].shared = true;
+        drafts[*companion].shared = true;
+    }
+    pairs
+        .chunk_by(|a, b| a.0 == b.0)
+        .map(|pairs| (pairs[0].0, pairs.iter().map(|p| p.1).collect()))
+        .collect()
+}
+
+/// The labels of the row before, hashed: most of the next row's are the same.
+#[derive(Default)]
+struct Known<'t>(Vec<(u64, RawLabel<'t>)>);
+
+impl<'t> Known<'t> {
+    #[inline]
+    fn hashed<'k>(
+        &'k mut self,
+        labels: impl Iterator<Item = RawLabel<'t>> + 'k,
+    ) -> impl Iterator<Item = (u64, RawLabel<'t>)> + 'k {
+        labels.enumerate().map(|(at, label)| {
+            if let Some(known) = self.0.get_mut(at) {
+                if known.1.value != label.value || known.1.name != label.name {
+                    *known = (label_hash(&label), label);
+                }
+                *known
+            } else {
+                self.0.push((label_hash(&label), label));
+                (self.0[at].0, label)
+            }
+        })
+    }
+}
+
+/// The bounds that were looked at before, by the hashes of their labels: those of one histogram are
+/// those of the next.
+#[derive(Default)]
+struct Bounds(HashMap<u64, (Split, bool), foldhash::fast::RandomState>);
+
+/// Bounds that are remembered.
+const MOST_BOUNDS: usize = 4096;
+
+impl Bounds {
+    /// The number, and whether it is in float form.
+    #[inline]
+    fn of(&mut self, hash: u64, text: &str) -> (Split, bool) {
+        if let Some(known) = self.0.get(&hash) {
+            return *known;
+        }
+        let split = number(text.as_bytes()).map_or(Split::Text, Split::Number);
+        let found = (split, is_float_form(text));
+        if self.0.len() < MOST_BOUNDS {
+            self.0.insert(hash, found);
+        }
+        found
+    }
+}
+
+/// What has to be known of a sample's labels.
+struct LabelFacts {
+    /// Does not depend on their order.
+    hash: u64,
+    /// The same without the label that splits the family.
+    metric: u64,
+    /// One is called like the source label.
+    clash: bool,
+    split: Split,
+    float_form: bool,
+}
+
+/// The value of the label that splits a family.
+#[derive(Clone, Copy)]
+enum Split {
+    Absent,
+    Text,
+    Number(f64),
+}
+
+impl Split {
+    /// `None` where it is not there.
+    fn is_number(self) -> Option<bool> {
+        match self {
+            Split::Absent => None,
+            Split::Text => Some(false),
+            Split::Number(_) => Some(true),
+        }
+    }
+
+    /// As [`Facts`] has it. (The states of a state set are words.)
+    fn bound(self, kind: MetricType) -> f64 {
+        match self {
+            Split::Absent => f64::NAN,
+            _ if kind == MetricType::StateSet => 0.0,
+            Split::Text => f64::NAN,
+            Split::Number(number) => number,
+        }
+    }
+}
+
+impl LabelFacts {
+    #[inline]
+    fn of<'t>(
+        labels: impl Iterator<Item = (u64, RawLabel<'t>)>,
+        ours: Option<&str>,
+        split_label: Option<&str>,
+        bounds: &mut Bounds,
+    ) -> LabelFacts {
+        let mut facts = LabelFacts {
+            hash: 0,
+            metric: 0,
+            clash: false,
+            split: Split::Absent,
+            float_form: true,
+        };
+        for (hash, label) in labels {
+            facts.hash = facts.hash.wrapping_add(hash);
+            facts.clash |= ours == Some(label.name);
+            if split_label == Some(label.name) {
+                (facts.split, facts.float_form) = bounds.of(hash, label.value);
+            } else {
+                facts.metric = facts.metric.wrapping_add(hash);
+            }
+        }
+        facts
+    }
+}
+
+/// A sample name while its block is written.
+struct SampleName {
+    hash: u64,
+    /// What it adds to the name of its family.
+    suffix: Option<Suffix>,
+    /// It is of the old character set.
+    writable: bool,
+}
+
+impl SampleName {
+    fn new(text: &str, family: &str) -> SampleName {
+        let suffix = Suffix::split(text)
+            .filter(|(base, _)| *base == family)
+            .map(|(_, suffix)| suffix);
+        SampleName {
+            hash: hash(text.as_bytes()),
+            suffix,
+            writable: is_metric_name(text),
+        }
+    }
+}
+
+/// A family of classic text that some of a page family's samples make up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Target<'t> {
+    name: &'t str,
+    kind: MetricType,
+}
+
+/// The family of classic text that the samples called `sample` of a page's family are in.
+fn target<'t>(family: &Family<'t>, sample: &'t str) -> Target<'t> {
+    let suffix = Suffix::split(sample)
+        .filter(|(base, _)| *base == family.name)
+        .map(|(_, suffix)| suffix);
+    let own = |kind| Target { name: sample, kind };
+    match suffix {
+        Some(Suffix::Created | Suffix::GaugeSum | Suffix::GaugeCount) => own(MetricType::Gauge),
+        Some(Suffix::Total | Suffix::Info) => own(family.kind),
+        _ => Target {
+            name: family.name,
+            kind: family.kind,
+        },
+    }
+}
+
+/// Whether two rows that have the same hash are the same series.
+fn same_series(page: &Page<'_>, a: u32, b: u32) -> bool {
+    let (a, b) = (&page.rows[a as usize], &page.rows[b as usize]);
+    if a.name != b.name {
+        return false;
+    }
+    if a.plain && b.plain {
+        return same_labels(a.labels, b.labels);
+    }
+    let (mut left, mut right) = (String::new(), String::new());
+    for (row, out) in [(a, &mut left), (b, &mut right)] {
+        if row.plain {
+            out.push_str(row.labels);
+        } else {
+            canonical(out, row.labels);
+        }
+    }
+    same_labels(&left, &right)
+}

@@ -1,0 +1,399 @@
+//! What of the sources' pages is shown again, and which pages are not taken at all.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test"
+)]
+
+mod support;
+
+use serde_json::Value;
+use std::collections::BTreeSet;
+use support::page::Behaviour;
+use support::{Kvgauge, Page, Setup, Upstream, eventually, get, pool, strict};
+
+const ROUTER: &str = "sglang-router-0.3.2-pd-after-traffic";
+const PREFILL: &str = "sglang-0.5.23-prefill-tp4-busy";
+const DECODE: &str = "sglang-0.5.23-decode-tp4-busy";
+
+/// What `/sources` says of the source at this place.
+fn source(kvgauge: &Kvgauge, at: usize) -> Value {
+    get(kvgauge.admin, "/sources").json()["sources"][at].clone()
+}
+
+/// The families on the unified page that are not kvgauge's own.
+fn foreign(kvgauge: &Kvgauge) -> BTreeSet<String> {
+    let page = kvgauge.metrics_text();
+    strict::check(&page);
+    let types = page.lines().filter_map(|l| l.strip_prefix("# TYPE "));
+    types
+        .filter_map(|t| t.split(' ').next())
+        .filter(|name| !name.starts_with("kvgauge_") && !name.starts_with("process_"))
+        .map(str::to_owned)
+        .collect()
+}
+
+fn until_usage(kvgauge: &Kvgauge, usage: &str) {
+    eventually(&format!("X-KV-Usage is {usage}"), || {
+        let answer = get(kvgauge.listen, "/");
+        (answer.head.get("x-kv-usage").as_deref() == Some(usage)).then_some(())
+    });
+}
+
+// === what is shown again ===
+
+/// kvgauge in front of a disaggregated deployment, with this line of settings.
+fn deployment(settings: &str) -> (Kvgauge, Upstream, [Page; 3]) {
+    let upstream = Upstream::ok();
+    let pages = [ROUTER, PREFILL, DECODE].map(Page::real);
+    let kvgauge = Setup::new(upstream.address())
+        .settings(&format!("scrape.interval = \"100ms\"\n{settings}\n"))
+        .source("router", "", &pages[0])
+        .source("prefill", "prefill", &pages[1])
+        .source("decode", "decode", &pages[2])
+        .start();
+    for name in ["router", "prefill", "decode"] {
+        kvgauge.until_up(name);
+    }
+    (kvgauge, upstream, pages)
+}
+
+#[test]
+fn what_is_exposed_is_all_or_the_kv_state_or_nothing() {
+    let (all, _upstream, _pages) = deployment("metrics.expose = \"all\"");
+    let everything = foreign(&all);
+    for name in ["sglang:token_usage", "sglang:time_to_first_token_seconds"] {
+        assert!(everything.contains(name), "{name} of {everything:?}");
+    }
+
+    let (kv, _upstream, _pages) = deployment("metrics.expose = \"kv\"");
+    let some = foreign(&kv);
+    for name in [
+        "sglang:token_usage",
+        "sglang:kv_used_tokens",
+        "sglang:max_total_num_tokens",
+        "sglang:num_running_reqs",
+        "sglang:num_queue_reqs",
+        "sglang:num_decode_transfer_queue_reqs",
+        "sglang:cache_hit_rate",
+        "sglang:num_retracted_reqs",
+    ] {
+        assert!(some.contains(name), "{name} of {some:?}");
+    }
+    assert!(some.is_subset(&everything));
+    for name in everything.difference(&some) {
+        for word in ["token_usage", "kv_used", "running_reqs", "max_total_num"] {
+            // Offline batches and routing keys are no state of the pool.
+            let other = name.ends_with("_offline_batch") || name.contains("routing_key");
+            assert!(!name.contains(word) || other, "{name} is not exposed");
+        }
+    }
+    // No histogram, nothing of the router, nothing of Python.
+    let page = kv.metrics_text();
+    let types: Vec<&str> = page.lines().filter(|l| l.starts_with("# TYPE ")).collect();
+    for line in types {
+        let own = line.starts_with("# TYPE kvgauge_");
+        assert!(own || !line.ends_with(" histogram"), "{line}");
+    }
+    assert!(
+        some.iter().all(|name| name.starts_with("sglang:")),
+        "{some:?}"
+    );
+    assert!(
+        page.contains("kvgauge_source_up{source=\"router\"} 1"),
+        "{page}"
+    );
+    assert!(page.contains("\nprocess_"), "{page}");
+    let router = source(&kv, 0);
+    assert_eq!(router["exposed_samples"], 0, "{router}");
+    assert!(router["samples"].as_u64().unwrap() > 0, "{router}");
+
+    let (none, _upstream, _pages) = deployment("metrics.expose = \"none\"");
+    assert_eq!(foreign(&none), BTreeSet::new());
+
+    // Whatever is exposed, the values are the same.
+    for kvgauge in [&all, &kv, &none] {
+        until_usage(kvgauge, "0.0047");
+        let answer = get(kvgauge.listen, "/");
+        let member = pool(&answer.head, "decode");
+        for (name, value) in [("used", 12_034.0), ("running", 3.0), ("transfer", 1.0)] {
+            assert_eq!(member.number(name), Some(value), "{}", answer.head.text());
+        }
+        let labels = [("role", "decode")];
+        let running = kvgauge
+            .metrics()
+            .value("kvgauge_engine_requests_running", &labels);
+        assert_eq!(running, Some(3.0));
+    }
+}
+
+#[test]
+fn both_spellings_of_an_engine_are_kv_state() {
+    let upstream = Upstream::ok();
+    for name in ["b50-colon.prom", "b50-under.prom"] {
+        let text = String::from_utf8(support::data::case(name)).unwrap();
+        let page = Page::text(format!("{text}# TYPE sglang_other gauge\nsglang_other 1\n"));
+        let kvgauge = Setup::new(upstream.address())
+            .settings("scrape.interval = \"100ms\"\nmetrics.expose = \"kv\"\n")
+            .source("decode", "decode", &page)
+            .start();
+        kvgauge.until_up("decode");
+        let role = [("role", "decode")];
+        let usage = kvgauge.metrics().value("kvgauge_kv_usage_ratio", &role);
+        assert!(usage.is_some(), "{name}");
+        let spelled = ["sglang:token_usage", "sglang_token_usage"];
+        let shown = foreign(&kvgauge);
+        assert_eq!(shown.len(), 1, "{shown:?}");
+        assert!(
+            spelled.iter().any(|name| shown.contains(*name)),
+            "{shown:?}"
+        );
+    }
+}
+
+#[test]
+fn patterns_of_a_source_choose_its_families_and_no_values() {
+    let upstream = Upstream::ok();
+    let pages = [DECODE, DECODE].map(Page::real);
+    let start = |settings: &str, patterns: &str| {
+        let kvgauge = Setup::new(upstream.address())
+            .settings(&format!("scrape.interval = \"100ms\"\n{settings}\n"))
+            .source_at("decode", "decode", &format!("{}{patterns}", pages[0].url()))
+            .source("other", "", &pages[1])
+            .start();
+        kvgauge.until_up("decode");
+        kvgauge.until_up("other");
+        kvgauge
+    };
+    let of = |kvgauge: &Kvgauge, source: &str| -> BTreeSet<String> {
+        let samples = kvgauge.metrics();
+        let theirs = samples
+            .0
+            .iter()
+            .filter(|s| s.label("source") == Some(source) && !s.name.starts_with("kvgauge_"));
+        theirs.map(|s| s.name.clone()).collect()
+    };
+
+    // Everything that the readings come from is dropped, and they stand.
+    let kvgauge = start("", ",drop=sglang:.*");
+    until_usage(&kvgauge, "0.0047");
+    let gone = of(&kvgauge, "decode");
+    assert!(
+        !gone.iter().any(|name| name.starts_with("sglang:")),
+        "{gone:?}"
+    );
+    // Of this source only.
+    let whole = of(&kvgauge, "other");
+    assert!(whole.contains("sglang:token_usage"), "{whole:?}");
+
+    // A histogram goes as one, a counter by its name with `_total`; drop wins over keep.
+    let kvgauge = start(
+        "",
+        ",keep=sglang:.*,keep=python_info,drop=sglang:time_to_first_token_seconds,drop=.*_total",
+    );
+    until_usage(&kvgauge, "0.0047");
+    let ttft = "sglang:time_to_first_token_seconds";
+    let wanted: BTreeSet<String> = whole
+        .iter()
+        .filter(|n| n.starts_with("sglang:") || *n == "python_info")
+        .filter(|n| !n.starts_with(&format!("{ttft}_")) && !n.ends_with("_total"))
+        .cloned()
+        .collect();
+    assert!(whole.contains(&format!("{ttft}_bucket")), "{whole:?}");
+    assert!(whole.iter().any(|n| n.ends_with("_total")), "{whole:?}");
+    assert_eq!(of(&kvgauge, "decode"), wanted);
+
+    // A part of a name is no name.
+    let kvgauge = start("", ",drop=token_usage,drop=sglang");
+    assert_eq!(of(&kvgauge, "decode"), whole);
+
+    // With `kv`, what both let through.
+    let kvgauge = start(
+        "metrics.expose = \"kv\"",
+        ",keep=sglang:num_.*,drop=.*queue.*",
+    );
+    let shown = of(&kvgauge, "decode");
+    assert!(shown.contains("sglang:num_running_reqs"), "{shown:?}");
+    assert!(!shown.contains("sglang:num_queue_reqs"), "{shown:?}");
+    assert!(!shown.contains("sglang:token_usage"), "{shown:?}");
+    assert!(of(&kvgauge, "other").contains("sglang:token_usage"));
+}
+
+#[test]
+fn a_page_moves_also_where_its_moving_family_is_not_shown() {
+    let upstream = Upstream::ok();
+    let page = Page::text("still 1\nmoving 1\n");
+    let kvgauge = Setup::new(upstream.address())
+        .settings("scrape.interval = \"20ms\"\n")
+        .source_at("a", "", &format!("{},drop=moving", page.url()))
+        .start();
+    kvgauge.until_up("a");
+    let unchanged = || source(&kvgauge, 0)["unchanged_ms"].as_f64().unwrap();
+    eventually("it stands still", || (unchanged() > 1000.0).then_some(()));
+    page.set(Behaviour::Text("still 1\nmoving 2\n".to_owned()));
+    eventually("it has moved", || (unchanged() < 1000.0).then_some(()));
+    let metrics = kvgauge.metrics();
+    assert_eq!(metrics.value("still", &[]), Some(1.0));
+    assert_eq!(metrics.value("moving", &[]), None);
+}
+
+// === which pages are not taken ===
+
+/// Serves a page beside a good one; what `/sources` says of its failure.
+fn refused(settings: &str, behaviour: Behaviour, reason: &str) -> String {
+    let upstream = Upstream::ok();
+    let bad = Page::new(behaviour);
+    let good = Page::text("good 1\n");
+    let kvgauge = Setup::new(upstream.address())
+        .settings(&format!("[scrape]\ninterval = \"50ms\"\n{settings}\n"))
+        .source("bad", "decode", &bad)
+        .source("good", "", &good)
+        .start();
+    kvgauge.until_up("good");
+    let labels = [("source", "bad"), ("reason", reason)];
+    eventually(&format!("{reason} is counted twice"), || {
+        let metrics = kvgauge.metrics();
+        let failures = metrics.sum("kvgauge_source_scrape_failures_total", &labels);
+        (failures >= 2.0).then_some(())
+    });
+    let metrics = kvgauge.metrics();
+    assert_eq!(metrics.value("kvgauge_source_up", &labels[..1]), Some(0.0));
+    // Nothing of it is taken, and the other costs it nothing.
+    assert_eq!(metrics.all("a_0", &[]).len(), 0);
+    assert_eq!(metrics.value("good", &[("source", "good")]), Some(1.0));
+    assert_eq!(
+        metrics.value("kvgauge_source_up", &[("source", "good")]),
+        Some(1.0)
+    );
+
+    let shown = source(&kvgauge, 0);
+    assert_eq!(shown["state"], "down", "{shown}");
+    assert_eq!(shown["last_error"]["reason"], reason, "{shown}");
+    let message = shown["last_error"]["message"].as_str().unwrap().to_owned();
+    // The log has the same words, once.
+    let said = kvgauge.says(&message);
+    assert!(said.contains("WARN"), "{said}");
+    let times = kvgauge.diagnostics.text().matches(&message).count();
+    assert_eq!(times, 1, "{message}");
+    message
+}
+
+#[test]
+fn a_page_over_a_limit_is_left_out_whole_with_the_limit_and_its_key() {
+    let lines = |n: usize| -> String { (0..n).map(|n| format!("a_{n} 1\n")).collect() };
+    let series = |n: usize| -> String { (0..n).map(|n| format!("a_0{{b=\"{n}\"}} 1\n")).collect() };
+    let chunked = format!(
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{:x}\r\n{}\r\n0\r\n\r\n",
+        lines(300).len(),
+        lines(300)
+    );
+    for (setting, behaviour, seen, key) in [
+        (
+            "max_page_bytes = \"1KiB\"",
+            Behaviour::Text(lines(300)),
+            format!("has {} bytes", lines(300).len()),
+            "scrape.max_page_bytes",
+        ),
+        (
+            "max_page_bytes = \"1KiB\"",
+            Behaviour::Raw(chunked.into_bytes()),
+            "has more than 1024 bytes".to_owned(),
+            "scrape.max_page_bytes",
+        ),
+        (
+            "max_series = 20",
+            Behaviour::Text(series(21)),
+            "has more than 20 series".to_owned(),
+            "scrape.max_series",
+        ),
+        (
+            "max_families = 20",
+            Behaviour::Text(lines(21)),
+            "has more than 20 metric families".to_owned(),
+            "scrape.max_families",
+        ),
+        (
+            "max_label_bytes = 64",
+            Behaviour::Text(format!("a_0 1\n\na_0{{b=\"{}\"}} 1\n", "c".repeat(64))),
+            "has more than 64 bytes of name and labels in line 3".to_owned(),
+            "scrape.max_label_bytes",
+        ),
+    ] {
+        let message = refused(setting, behaviour, "too_large");
+        assert_eq!(
+            message,
+            format!(
+                "bad's page at /metrics {seen}, so nothing of it is taken: raise {key} if that is right"
+            )
+        );
+    }
+}
+
+#[test]
+fn a_page_at_its_limits_is_taken() {
+    let upstream = Upstream::ok();
+    let text: String = (0..20).map(|n| format!("a_{n} 1\n")).collect();
+    let page = Page::text(format!("{text}a_0{{b=\"{}\"}} 1\n", "c".repeat(64 - 7)));
+    let kvgauge = Setup::new(upstream.address())
+        .settings("[scrape]\nmax_series = 21\nmax_families = 20\nmax_label_bytes = 64\n")
+        .source("a", "", &page)
+        .start();
+    kvgauge.until_up("a");
+    assert_eq!(source(&kvgauge, 0)["samples"], 21);
+}
+
+/// `a_0 1` and a newline, by gzip.
+const GZIPPED: &[u8] = &[
+    0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3, 0x4b, 0x8c, 0x37, 0x50, 0x30, 0xe4, 2, 0, 0xb5, 0x1e, 0x6a,
+    0x3c, 6, 0, 0, 0,
+];
+
+#[test]
+fn a_page_that_is_compressed_unasked_is_refused_with_the_reason() {
+    let answer = |header: &str| {
+        let head = format!(
+            "HTTP/1.1 200 OK\r\n{header}Content-Length: {}\r\n\r\n",
+            GZIPPED.len()
+        );
+        Behaviour::Raw([head.as_bytes(), GZIPPED].concat())
+    };
+    let message = refused("", answer("Content-Encoding: gzip\r\n"), "content");
+    assert_eq!(
+        message,
+        "bad answered at /metrics with Content-Encoding gzip, which kvgauge had not asked for: \
+         switch compression of that page off in the server, or in the proxy before it"
+    );
+    // Compressed, and it does not even say so.
+    let message = refused("", answer(""), "content");
+    assert_eq!(
+        message,
+        "bad answered bytes that are no text at /metrics, not a Prometheus page: correct the source's url"
+    );
+
+    // `identity` is no coding.
+    let upstream = Upstream::ok();
+    let text = b"HTTP/1.1 200 OK\r\nContent-Encoding: identity\r\nContent-Length: 6\r\n\r\na_0 1\n";
+    let page = Page::new(Behaviour::Raw(text.to_vec()));
+    let kvgauge = Setup::new(upstream.address())
+        .source("a", "", &page)
+        .start();
+    kvgauge.until_up("a");
+}
+
+#[test]
+fn a_page_is_asked_for_as_classic_text_without_a_coding() {
+    // An upstream records what it was asked.
+    let page = Upstream::ok();
+    let upstream = Upstream::ok();
+    let _kvgauge = Setup::new(upstream.address())
+        .source_at("a", "", &format!("http://{}/metrics", page.address()))
+        .start();
+    let head = page.request(1).head;
+    assert_eq!(head.get("accept-encoding").as_deref(), Some("identity"));
+    assert_eq!(
+        head.get("accept").as_deref(),
+        Some("text/plain;version=0.0.4")
+    );
+}
