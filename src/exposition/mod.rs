@@ -28,7 +28,10 @@
 //! samples say `a_b` (an escaping that some servers do by half), the samples keep their name and get
 //! the type.
 
+mod bounds;
+mod draft;
 mod escape;
+mod facts;
 mod format;
 mod forms;
 mod group;

@@ -1,18 +1,19 @@
 //! From a page to blocks of ready lines.
 
 use super::MetricType;
+use super::draft::{Draft, drafts, shares};
+use super::facts::{Bounds, Known, LabelFacts, SampleName, same_series};
 use super::kind::{Suffix, fits_in_text};
-use super::labels::{RawLabel, RawLabels};
-use super::open::{Facts, follows_rules, is_float_form, push_exemplar};
-use super::page::{Family, Page, Row};
+use super::labels::RawLabels;
+use super::open::{Facts, follows_rules, push_exemplar};
+use super::page::{Page, Row};
 use super::prepared::{Block, Lines, Open, Prepared};
 use super::relabel::{canonical, push_all, push_relabelled};
-use super::scan::{is_metric_name, number};
-use super::series::{hash, label_hash, same_labels, series_hash};
+use super::scan::is_metric_name;
+use super::series::{label_hash, series_hash};
 use super::writer::{push_escaped, push_foreign_help, push_foreign_value};
 use hashbrown::{HashMap, HashTable};
 use std::cmp::Ordering;
-use std::ops::Range;
 
 /// Turns one page into a [`Prepared`].
 pub(super) struct Builder<'p, 't> {
@@ -30,18 +31,6 @@ pub(super) struct Builder<'p, 't> {
     kept: Vec<Kept>,
     /// Its metrics, and where in the family each begins.
     metrics: HashMap<u64, u32, foldhash::fast::RandomState>,
-}
-
-/// A family of classic text, before it is written.
-struct Draft<'t> {
-    name: &'t str,
-    kind: MetricType,
-    help: Option<&'t str>,
-    unit: Option<&'t str>,
-    /// Where in the list of rows its own are.
-    rows: Range<usize>,
-    /// In `OpenMetrics` its samples and those of others make up one family.
-    shared: bool,
 }
 
 /// A sample that goes into the block at hand.
@@ -112,8 +101,7 @@ impl<'p, 't> Builder<'p, 't> {
     }
 
     pub(super) fn build(mut self, keep: &dyn Fn(&str) -> bool) -> Prepared {
-        let (rows, mut drafts) = self.drafts(keep);
-        drafts.sort_by_key(|draft| draft.name);
+        let (rows, mut drafts) = drafts(self.page, keep);
         let shares = shares(&mut drafts);
         let mut shared = Shared::default();
         for (index, draft) in drafts.iter().enumerate() {
@@ -134,61 +122,6 @@ impl<'p, 't> Builder<'p, 't> {
         self.out.text.shrink_to_fit();
         self.out.blocks.shrink_to_fit();
         self.out
-    }
-
-    /// The families of classic text that the page's samples make up, and the rows of each.
-    fn drafts(&self, keep: &dyn Fn(&str) -> bool) -> (Vec<u32>, Vec<Draft<'t>>) {
-        let mut rows = Vec::with_capacity(self.page.rows.len());
-        let mut drafts = Vec::with_capacity(self.page.families.len());
-        let mut targets: Vec<Target<'t>> = Vec::new();
-        for family in self.page.families.iter().filter(|f| f.end > f.start) {
-            let of_family = &self.page.order[family.start as usize..family.end as usize];
-            targets.clear();
-            self.each_target(family, of_family, |_, target| {
-                if !targets.contains(&target) {
-                    targets.push(target);
-                }
-            });
-            for wanted in targets.iter().filter(|target| keep(target.name)) {
-                let start = rows.len();
-                if targets.len() == 1 {
-                    rows.extend_from_slice(of_family);
-                } else {
-                    self.each_target(family, of_family, |row, target| {
-                        if target == *wanted {
-                            rows.push(row);
-                        }
-                    });
-                }
-                drafts.push(Draft {
-                    name: wanted.name,
-                    kind: wanted.kind,
-                    help: family.help,
-                    unit: family.unit,
-                    rows: start..rows.len(),
-                    shared: false,
-                });
-            }
-        }
-        (rows, drafts)
-    }
-
-    fn each_target(
-        &self,
-        family: &Family<'t>,
-        rows: &[u32],
-        mut each: impl FnMut(u32, Target<'t>),
-    ) {
-        let mut last = None;
-        for row in rows {
-            let id = self.page.rows[*row as usize].name;
-            let target = match last {
-                Some((same, target)) if same == id => target,
-                _ => target(family, self.page.names.list[id as usize].text),
-            };
-            last = Some((id, target));
-            each(*row, target);
-        }
     }
 
     /// Looks at every row of a family: which samples can be in it, and what has to be known of them.
@@ -456,217 +389,4 @@ impl<'p, 't> Builder<'p, 't> {
         }
         out.push('\n');
     }
-}
-
-/// For each family that others say something of (`x_created` of a counter `x_total`): it, and those.
-fn shares(drafts: &mut [Draft<'_>]) -> Vec<(usize, Vec<usize>)> {
-    let mut pairs = Vec::new();
-    for (index, draft) in drafts.iter().enumerate() {
-        if !matches!(draft.kind, MetricType::Gauge | MetricType::Unknown) {
-            continue;
-        }
-        let Some((base, suffix)) = Suffix::split(draft.name) else {
-            continue;
-        };
-        let find = |name: &str| drafts.binary_search_by(|d| d.name.cmp(name)).ok();
-        let typed = |at: &usize| suffix.is_companion_of(drafts[*at].kind);
-        let found = find(base).filter(typed).or_else(|| {
-            let counter = (suffix == Suffix::Created).then(|| format!("{base}_total"))?;
-            find(&counter).filter(typed)
-        });
-        if let Some(base) = found {
-            pairs.push((base, index));
-        }
-    }
-    pairs.sort_unstable();
-    for (base, companion) in &pairs {
-        drafts[*base].shared = true;
-        drafts[*companion].shared = true;
-    }
-    pairs
-        .chunk_by(|a, b| a.0 == b.0)
-        .map(|pairs| (pairs[0].0, pairs.iter().map(|p| p.1).collect()))
-        .collect()
-}
-
-/// The labels of the row before, hashed: most of the next row's are the same.
-#[derive(Default)]
-struct Known<'t>(Vec<(u64, RawLabel<'t>)>);
-
-impl<'t> Known<'t> {
-    #[inline]
-    fn hashed<'k>(
-        &'k mut self,
-        labels: impl Iterator<Item = RawLabel<'t>> + 'k,
-    ) -> impl Iterator<Item = (u64, RawLabel<'t>)> + 'k {
-        labels.enumerate().map(|(at, label)| {
-            if let Some(known) = self.0.get_mut(at) {
-                if known.1.value != label.value || known.1.name != label.name {
-                    *known = (label_hash(&label), label);
-                }
-                *known
-            } else {
-                self.0.push((label_hash(&label), label));
-                (self.0[at].0, label)
-            }
-        })
-    }
-}
-
-/// The bounds that were looked at before, by the hashes of their labels: those of one histogram are
-/// those of the next.
-#[derive(Default)]
-struct Bounds(HashMap<u64, (Split, bool), foldhash::fast::RandomState>);
-
-/// Bounds that are remembered.
-const MOST_BOUNDS: usize = 4096;
-
-impl Bounds {
-    /// The number, and whether it is in float form.
-    #[inline]
-    fn of(&mut self, hash: u64, text: &str) -> (Split, bool) {
-        if let Some(known) = self.0.get(&hash) {
-            return *known;
-        }
-        let split = number(text.as_bytes()).map_or(Split::Text, Split::Number);
-        let found = (split, is_float_form(text));
-        if self.0.len() < MOST_BOUNDS {
-            self.0.insert(hash, found);
-        }
-        found
-    }
-}
-
-/// What has to be known of a sample's labels.
-struct LabelFacts {
-    /// Does not depend on their order.
-    hash: u64,
-    /// The same without the label that splits the family.
-    metric: u64,
-    /// One is called like the source label.
-    clash: bool,
-    split: Split,
-    float_form: bool,
-}
-
-/// The value of the label that splits a family.
-#[derive(Clone, Copy)]
-enum Split {
-    Absent,
-    Text,
-    Number(f64),
-}
-
-impl Split {
-    /// `None` where it is not there.
-    fn is_number(self) -> Option<bool> {
-        match self {
-            Split::Absent => None,
-            Split::Text => Some(false),
-            Split::Number(_) => Some(true),
-        }
-    }
-
-    /// As [`Facts`] has it. (The states of a state set are words.)
-    fn bound(self, kind: MetricType) -> f64 {
-        match self {
-            Split::Absent => f64::NAN,
-            _ if kind == MetricType::StateSet => 0.0,
-            Split::Text => f64::NAN,
-            Split::Number(number) => number,
-        }
-    }
-}
-
-impl LabelFacts {
-    #[inline]
-    fn of<'t>(
-        labels: impl Iterator<Item = (u64, RawLabel<'t>)>,
-        ours: Option<&str>,
-        split_label: Option<&str>,
-        bounds: &mut Bounds,
-    ) -> LabelFacts {
-        let mut facts = LabelFacts {
-            hash: 0,
-            metric: 0,
-            clash: false,
-            split: Split::Absent,
-            float_form: true,
-        };
-        for (hash, label) in labels {
-            facts.hash = facts.hash.wrapping_add(hash);
-            facts.clash |= ours == Some(label.name);
-            if split_label == Some(label.name) {
-                (facts.split, facts.float_form) = bounds.of(hash, label.value);
-            } else {
-                facts.metric = facts.metric.wrapping_add(hash);
-            }
-        }
-        facts
-    }
-}
-
-/// A sample name while its block is written.
-struct SampleName {
-    hash: u64,
-    /// What it adds to the name of its family.
-    suffix: Option<Suffix>,
-    /// It is of the old character set.
-    writable: bool,
-}
-
-impl SampleName {
-    fn new(text: &str, family: &str) -> SampleName {
-        let suffix = Suffix::split(text)
-            .filter(|(base, _)| *base == family)
-            .map(|(_, suffix)| suffix);
-        SampleName {
-            hash: hash(text.as_bytes()),
-            suffix,
-            writable: is_metric_name(text),
-        }
-    }
-}
-
-/// A family of classic text that some of a page family's samples make up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Target<'t> {
-    name: &'t str,
-    kind: MetricType,
-}
-
-/// The family of classic text that the samples called `sample` of a page's family are in.
-fn target<'t>(family: &Family<'t>, sample: &'t str) -> Target<'t> {
-    let suffix = Suffix::split(sample)
-        .filter(|(base, _)| *base == family.name)
-        .map(|(_, suffix)| suffix);
-    let own = |kind| Target { name: sample, kind };
-    match suffix {
-        Some(Suffix::Created | Suffix::GaugeSum | Suffix::GaugeCount) => own(MetricType::Gauge),
-        Some(Suffix::Total | Suffix::Info) => own(family.kind),
-        _ => Target {
-            name: family.name,
-            kind: family.kind,
-        },
-    }
-}
-
-/// Whether two rows that have the same hash are the same series.
-fn same_series(page: &Page<'_>, a: u32, b: u32) -> bool {
-    let (a, b) = (&page.rows[a as usize], &page.rows[b as usize]);
-    if a.name != b.name {
-        return false;
-    }
-    if a.plain && b.plain {
-        return same_labels(a.labels, b.labels);
-    }
-    let (mut left, mut right) = (String::new(), String::new());
-    for (row, out) in [(a, &mut left), (b, &mut right)] {
-        if row.plain {
-            out.push_str(row.labels);
-        } else {
-            canonical(out, row.labels);
-        }
-    }
-    same_labels(&left, &right)
 }

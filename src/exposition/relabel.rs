@@ -1,7 +1,7 @@
 //! Label blocks written anew: in canonical form, and with a source label among them.
 
+use super::bounds::push_float_form;
 use super::labels::RawLabels;
-use super::open::push_float_form;
 use super::scan::is_label_name;
 use super::writer::push_escaped;
 

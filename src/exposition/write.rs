@@ -285,23 +285,14 @@ fn push_respelled(
         Some(ending) if ENDINGS.contains(&ending) => push_all(out, &[written, ending]),
         _ => out.push_str(&escaped_metric_name(sample.name, escaping)),
     }
-    let mut names: Vec<String> = Vec::new();
+    let mut names: HashSet<String, foldhash::fast::RandomState> = HashSet::default();
     for label in RawLabels::new(sample.labels, sample.plain) {
+        let before = if names.is_empty() { "{" } else { "," };
         let name = escaped_label_name(label.name, escaping);
-        if names.contains(&name) {
+        push_all(out, &[before, &name, "=\"", label.value, "\""]);
+        if !names.insert(name) {
             return false;
         }
-        push_all(
-            out,
-            &[
-                if names.is_empty() { "{" } else { "," },
-                &name,
-                "=\"",
-                label.value,
-                "\"",
-            ],
-        );
-        names.push(name);
     }
     if !names.is_empty() {
         out.push('}');

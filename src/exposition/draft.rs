@@ -1,0 +1,131 @@
+//! The families of classic text that a page's samples make up.
+
+use super::MetricType;
+use super::kind::Suffix;
+use super::page::{Family, Page};
+use std::ops::Range;
+
+/// A family of classic text, before it is written.
+pub(super) struct Draft<'t> {
+    pub(super) name: &'t str,
+    pub(super) kind: MetricType,
+    pub(super) help: Option<&'t str>,
+    pub(super) unit: Option<&'t str>,
+    /// Where in the list of rows its own are.
+    pub(super) rows: Range<usize>,
+    /// In `OpenMetrics` its samples and those of others make up one family.
+    pub(super) shared: bool,
+}
+
+/// The families of classic text that the page's samples make up, and the rows of each.
+pub(super) fn drafts<'t>(
+    page: &Page<'t>,
+    keep: &dyn Fn(&str) -> bool,
+) -> (Vec<u32>, Vec<Draft<'t>>) {
+    let mut rows = Vec::with_capacity(page.rows.len());
+    let mut drafts = Vec::with_capacity(page.families.len());
+    let mut targets: Vec<Target<'t>> = Vec::new();
+    for family in page.families.iter().filter(|f| f.end > f.start) {
+        let of_family = &page.order[family.start as usize..family.end as usize];
+        targets.clear();
+        each_target(page, family, of_family, |_, target| {
+            if !targets.contains(&target) {
+                targets.push(target);
+            }
+        });
+        for wanted in targets.iter().filter(|target| keep(target.name)) {
+            let start = rows.len();
+            if targets.len() == 1 {
+                rows.extend_from_slice(of_family);
+            } else {
+                each_target(page, family, of_family, |row, target| {
+                    if target == *wanted {
+                        rows.push(row);
+                    }
+                });
+            }
+            drafts.push(Draft {
+                name: wanted.name,
+                kind: wanted.kind,
+                help: family.help,
+                unit: family.unit,
+                rows: start..rows.len(),
+                shared: false,
+            });
+        }
+    }
+    drafts.sort_by_key(|draft| draft.name);
+    (rows, drafts)
+}
+
+fn each_target<'t>(
+    page: &Page<'t>,
+    family: &Family<'t>,
+    rows: &[u32],
+    mut each: impl FnMut(u32, Target<'t>),
+) {
+    let mut last = None;
+    for row in rows {
+        let id = page.rows[*row as usize].name;
+        let target = match last {
+            Some((same, target)) if same == id => target,
+            _ => target(family, page.names.list[id as usize].text),
+        };
+        last = Some((id, target));
+        each(*row, target);
+    }
+}
+
+/// For each family that others say something of (`x_created` of a counter `x_total`): it, and those.
+pub(super) fn shares(drafts: &mut [Draft<'_>]) -> Vec<(usize, Vec<usize>)> {
+    let mut pairs = Vec::new();
+    for (index, draft) in drafts.iter().enumerate() {
+        if !matches!(draft.kind, MetricType::Gauge | MetricType::Unknown) {
+            continue;
+        }
+        let Some((base, suffix)) = Suffix::split(draft.name) else {
+            continue;
+        };
+        let find = |name: &str| drafts.binary_search_by(|d| d.name.cmp(name)).ok();
+        let typed = |at: &usize| suffix.is_companion_of(drafts[*at].kind);
+        let found = find(base).filter(typed).or_else(|| {
+            let counter = (suffix == Suffix::Created).then(|| format!("{base}_total"))?;
+            find(&counter).filter(typed)
+        });
+        if let Some(base) = found {
+            pairs.push((base, index));
+        }
+    }
+    pairs.sort_unstable();
+    for (base, companion) in &pairs {
+        drafts[*base].shared = true;
+        drafts[*companion].shared = true;
+    }
+    pairs
+        .chunk_by(|a, b| a.0 == b.0)
+        .map(|pairs| (pairs[0].0, pairs.iter().map(|p| p.1).collect()))
+        .collect()
+}
+
+/// A family of classic text that some of a page family's samples make up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Target<'t> {
+    name: &'t str,
+    kind: MetricType,
+}
+
+/// The family of classic text that the samples called `sample` of a page's family are in.
+fn target<'t>(family: &Family<'t>, sample: &'t str) -> Target<'t> {
+    let suffix = Suffix::split(sample)
+        .filter(|(base, _)| *base == family.name)
+        .map(|(_, suffix)| suffix);
+    let own = |kind| Target { name: sample, kind };
+    match suffix {
+        Some(Suffix::Created | Suffix::GaugeSum | Suffix::GaugeCount) => own(MetricType::Gauge),
+        Some(Suffix::Total | Suffix::Info) => own(family.kind),
+        _ => Target {
+            name: family.name,
+            kind: family.kind,
+        },
+    }
+}
