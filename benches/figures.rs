@@ -90,7 +90,12 @@ fn main() {
 
     println!("| what | page | allocations | peak, page included | times the page |");
     println!("| --- | --- | --- | --- | --- |");
-    for (name, text) in [("a real page", &real), ("100,000 series", &large)] {
+    let respelled = bounds_as_go_spells_them(&large);
+    for (name, text) in [
+        ("a real page", &real),
+        ("100,000 series", &large),
+        ("the same, bounds as Go spells them", &respelled),
+    ] {
         let (page, asked) = counted(|| read(text));
         print_asked(&format!("read {name}"), text, asked);
         drop(page);
@@ -98,6 +103,12 @@ fn main() {
         print_asked("read and prepare it", text, asked);
         drop(kept);
     }
+}
+
+/// `le="2"` for `le="2.0"`: the lines of `OpenMetrics` then differ from those of classic text.
+fn bounds_as_go_spells_them(page: &[u8]) -> Vec<u8> {
+    let page = std::str::from_utf8(page).unwrap();
+    page.replace(".0\"}", "\"}").into_bytes()
 }
 
 fn job<'a, T>(name: &'a str, text: &'a [u8], work: impl Fn() -> T + 'a) -> Job<'a> {

@@ -61,7 +61,7 @@ pub(crate) fn generated_page(series: usize) -> Vec<u8> {
                 let le = if bucket == BUCKETS {
                     "+Inf".to_owned()
                 } else {
-                    format!("{:.3}", 0.002 * (bucket * bucket) as f64)
+                    seconds(2 * bucket * bucket)
                 };
                 count += (bucket * 7 + set) % 13;
                 writeln!(out, "{name}_bucket{{{labels},le=\"{le}\"}} {count}.0").unwrap();
@@ -75,6 +75,17 @@ pub(crate) fn generated_page(series: usize) -> Vec<u8> {
         writeln!(out, "generated:rest{{number=\"{rest}\"}} 0.25").unwrap();
     }
     out.into_bytes()
+}
+
+/// Milliseconds as seconds, spelled as Python's client spells bounds: `0.05`, `2.0`.
+fn seconds(milliseconds: usize) -> String {
+    let (whole, fraction) = (milliseconds / 1000, milliseconds % 1000);
+    let fraction = format!("{fraction:03}");
+    let fraction = fraction.trim_end_matches('0');
+    format!(
+        "{whole}.{}",
+        if fraction.is_empty() { "0" } else { fraction }
+    )
 }
 
 /// Families as kvgauge writes of itself: 40, over three sources.

@@ -59,7 +59,9 @@ fuzz_target!(|input: &[u8]| {
         .collect();
     let merged = merge(&pages.iter().collect::<Vec<_>>(), pinned, format);
     assert_valid(&merged, format);
-    assert_accounted_for(&pages, &merged);
+    if format.escaping.is_none() {
+        assert_accounted_for(&pages, &merged);
+    }
 });
 
 fn assert_valid(merged: &Merged, format: Format) {
@@ -75,7 +77,8 @@ fn assert_valid(merged: &Merged, format: Format) {
     }
 }
 
-/// Every sample of the pages is on the merged page, or is counted among those left out.
+/// Every sample that all readers can take is on the merged page, or is counted among those left out.
+/// (Where a reader asks for other names too, there are more.)
 fn assert_accounted_for(pages: &[Prepared], merged: &Merged) {
     let before: usize = pages.iter().map(Prepared::sample_count).sum();
     let left_out: u64 = merged
