@@ -16,8 +16,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use support::{five_pages, generated_page, prepare, read, real_page, visit};
 
-/// What is counted, by name. Each gives the bytes of page that it went through.
-const CASES: [(&str, fn() -> usize); 6] = [
+/// A name, and work that gives the bytes of page that it went through.
+type Case = (&'static str, fn() -> usize);
+
+/// What is counted.
+const CASES: [Case; 6] = [
     ("read", || {
         let text = real_page();
         measured(|| read(&text));
