@@ -5,6 +5,8 @@
 //! log line per request, and onto one Prometheus target. `docs/design.md` is the contract and the
 //! map of the rooms; `tests/arrows.rs` holds which room may use which.
 
+#![forbid(unsafe_code)]
+
 // The public API. What is hidden is for the binary, the tests and the benches, and may change.
 pub mod exposition;
 pub mod kv;

@@ -228,7 +228,7 @@ fn read_weight(text: &[u8]) -> Option<u16> {
         _ => return None,
     };
     for (place, unit) in places.iter().zip([100, 10, 1]) {
-        weight += u16::from(place.is_ascii_digit().then_some(place - b'0')?) * unit;
+        weight += u16::from(place.is_ascii_digit().then(|| place - b'0')?) * unit;
     }
     (weight <= FULL).then_some(weight)
 }
@@ -479,6 +479,9 @@ mod tests {
             ("application/openmetrics-text;q=\"0.5\"", CLASSIC),
             ("application/openmetrics-text;q=1.", OPEN_METRICS),
             ("application/openmetrics-text;q=0.", CLASSIC),
+            // Fuzzing found that the second dot was taken for a digit below 0, which panics in debug.
+            ("application/openmetrics-text;q=0..", CLASSIC),
+            ("application/openmetrics-text;q=0.5-", CLASSIC),
         ] {
             assert_eq!(chosen(&[accept]), expected, "{accept}");
         }

@@ -1,0 +1,54 @@
+//! What reading and preparing a page ask of the allocator. One test, since the allocator counts for
+//! the whole program.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+#[path = "../benches/support/counting.rs"]
+mod counting;
+#[path = "../benches/support/mod.rs"]
+mod support;
+
+use counting::counted;
+use support::{generated_page, prepare, read};
+
+/// Allocations, and the peak with the page's text in it as parts of the page.
+fn cost<T>(text: &[u8], work: impl FnOnce() -> T) -> (usize, f64) {
+    let (kept, asked) = counted(work);
+    drop(kept);
+    let peak = (asked.peak + text.len()) as f64 / text.len() as f64;
+    (asked.allocations, peak)
+}
+
+#[test]
+fn memory_does_not_grow_with_every_sample() {
+    // The counter counts.
+    let (kept, asked) = counted(|| (vec![0u8; 1000], Box::new(1u64)));
+    drop(kept);
+    assert_eq!((asked.allocations, asked.peak), (2, 1008));
+
+    let [small, double, large] = [6_250, 12_500, 100_000].map(generated_page);
+
+    let reads = [&small, &double, &large].map(|text| cost(text, || read(text)));
+    let (few, more, most) = (reads[0].0, reads[1].0, reads[2].0);
+    // Only lists whose length isn't known before may grow, and they do by doubling.
+    assert!(
+        more <= few + 3 && most <= few + 3 * 4,
+        "reading 6,250, 12,500 and 100,000 samples: {few}, {more} and {most} allocations"
+    );
+    let peak = reads[2].1;
+    assert!(peak < 3.0, "reading takes {peak:.2} times the page");
+    println!("reading: {few}, {more}, {most} allocations; {peak:.2} times the page at most");
+
+    let all = [&small, &double, &large].map(|text| cost(text, || prepare(&read(text))));
+    let (few, more, most) = (all[0].0, all[1].0, all[2].0);
+    assert!(
+        more <= few + 6 && most <= few + 6 * 4,
+        "reading and preparing 6,250, 12,500 and 100,000 samples: {few}, {more} and {most} allocations"
+    );
+    let peak = all[2].1;
+    assert!(
+        peak < 3.0,
+        "reading and preparing takes {peak:.2} times the page"
+    );
+    println!("and preparing: {few}, {more}, {most} allocations; {peak:.2} times the page at most");
+}
