@@ -3,11 +3,11 @@
 use super::MetricType;
 use super::bounds::is_float_form;
 use super::kind::Suffix;
-use super::labels::RawLabel;
+use super::labels::{RawLabel, RawLabels};
 use super::page::Page;
 use super::relabel::canonical;
 use super::scan::{is_metric_name, number};
-use super::series::{hash, label_hash, mix, same_labels};
+use super::series::{hash, label_hash, mix, same_labels, series_hash};
 use hashbrown::HashMap;
 
 /// The labels of the row before, hashed: most of the next row's are the same.
@@ -171,4 +171,22 @@ pub(super) fn same_series(page: &Page<'_>, a: u32, b: u32) -> bool {
         }
     }
     same_labels(&left, &right)
+}
+
+/// The hash of a row's series.
+pub(super) fn series_of(page: &Page<'_>, row: u32) -> u64 {
+    let row = &page.rows[row as usize];
+    let name = hash(page.names.list[row.name as usize].text.as_bytes());
+    let sum = |labels: RawLabels<'_>| {
+        let hashes = labels.map(|label| label_hash(&label));
+        hashes.fold(0, u64::wrapping_add)
+    };
+    let labels = if row.plain {
+        sum(RawLabels::new(row.labels, true))
+    } else {
+        let mut block = String::new();
+        let legacy = canonical(&mut block, row.labels);
+        sum(RawLabels::new(&block, legacy))
+    };
+    series_hash(name, labels)
 }

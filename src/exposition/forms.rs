@@ -43,7 +43,9 @@ pub(super) fn forms(plan: &Plan<'_>, odd_names: OddNames) -> Vec<Form> {
             let mut parts = plan.parts(group).iter();
             // Where names are respelled two metrics may become one, so that nothing is sure.
             parts.all(|p| {
-                !p.look && p.entry.block.open_lines(kind).is_some() && !(respells && odd(p))
+                !p.look
+                    && p.entry.block.open_lines(p.entry.from, kind).is_some()
+                    && !(respells && odd(p))
             }) && (is_apart(plan, group) || !has_several_samples(plan, group))
                 && has_its_names(plan, group, &mut name)
                 && take_companions(plan, group, &mut absorbed, &mut name)
@@ -64,7 +66,7 @@ pub(super) fn forms(plan: &Plan<'_>, odd_names: OddNames) -> Vec<Form> {
 fn has_several_samples(plan: &Plan<'_>, group: usize) -> bool {
     let kind = plan.groups[group].kind;
     let mut parts = plan.parts(group).iter();
-    kind.is_grouped() || parts.any(|p| matches!(p.entry.block.open, Open::Own(_)))
+    kind.is_grouped() || parts.any(|p| p.entry.block.has_open_lines())
 }
 
 /// Whether no metric of the group can be on two pages, where that would matter.

@@ -2,14 +2,14 @@
 
 use super::MetricType;
 use super::draft::{Draft, drafts, shares};
-use super::facts::{Bounds, Known, LabelFacts, SampleName, same_series};
+use super::facts::{Bounds, Known, LabelFacts, SampleName, same_series, series_of};
 use super::kind::{Suffix, fits_in_text};
 use super::labels::RawLabels;
 use super::open::{Facts, follows_rules, push_exemplar};
 use super::page::{Page, Row};
-use super::prepared::{Block, Lines, Open, Prepared};
+use super::prepared::{Block, Lines, Open, Patch, Prepared};
 use super::relabel::{canonical, push_all, push_relabelled};
-use super::scan::is_metric_name;
+use super::scan::{common_prefix, is_metric_name};
 use super::series::{label_hash, series_hash};
 use super::writer::{push_escaped, push_foreign_help, push_foreign_value};
 use hashbrown::{HashMap, HashTable};
@@ -21,8 +21,8 @@ pub(super) struct Builder<'p, 't> {
     /// The source label's name, and `name="value"`.
     label: Option<(String, String)>,
     out: Prepared,
-    /// Hash and row of every series so far.
-    seen: HashTable<(u64, u32)>,
+    /// Half of the hash, and the row, of every series so far; with room for all, so that none moves.
+    seen: HashTable<(u32, u32)>,
     /// Label blocks in canonical form, where the page's own is not.
     scratch: String,
     known: Known<'t>,
@@ -84,6 +84,8 @@ impl<'p, 't> Builder<'p, 't> {
             label: written,
             out: Prepared {
                 text: String::with_capacity(lines + heads),
+                put: String::new(),
+                patches: Vec::new(),
                 blocks: Vec::with_capacity(page.families.len()),
                 label,
                 samples: 0,
@@ -120,6 +122,8 @@ impl<'p, 't> Builder<'p, 't> {
             self.combine(&drafts, base, &companions, &mut shared);
         }
         self.out.text.shrink_to_fit();
+        self.out.put.shrink_to_fit();
+        self.out.patches.shrink_to_fit();
         self.out.blocks.shrink_to_fit();
         self.out
     }
@@ -161,15 +165,16 @@ impl<'p, 't> Builder<'p, 't> {
             }
             let series = series_hash(name.hash, labels.hash);
             let page = self.page;
-            let same = |&(other_hash, other): &(u64, u32)| {
-                other_hash == series && same_series(page, *index, other)
+            let half = (series >> 16) as u32;
+            let same = |&(other_half, other): &(u32, u32)| {
+                other_half == half && same_series(page, *index, other)
             };
             if self.seen.find(series, same).is_some() {
                 self.out.duplicates += 1;
                 continue;
             }
             self.seen
-                .insert_unique(series, (series, *index), |(hash, _)| *hash);
+                .insert_unique(series, (half, *index), |(_, row)| series_of(page, *row));
             let odd = !(name.writable && legacy);
             if odd {
                 self.out.unwritable += 1;
@@ -236,7 +241,7 @@ impl<'p, 't> Builder<'p, 't> {
         let unit = help.end..text.len();
         let kept = std::mem::take(&mut self.kept);
         let lines = self.lines(&kept, Form::Classic, draft.name, draft.kind);
-        let open = self.open(draft, &kept);
+        let open = self.open(draft, lines, &kept);
         let samples = kept.iter().filter(|k| !k.odd).count() as u64;
         self.kept = kept;
         Block {
@@ -251,18 +256,71 @@ impl<'p, 't> Builder<'p, 't> {
     }
 
     /// The form of a family in `OpenMetrics`, as long as no other samples belong to it.
-    fn open(&mut self, draft: &Draft<'t>, kept: &[Kept]) -> Open {
+    fn open(&mut self, draft: &Draft<'t>, lines: Lines, kept: &[Kept]) -> Open {
         let kind = match draft.kind {
             MetricType::Unknown if draft.name.ends_with("_total") => MetricType::Counter,
             kind => kind,
         };
         if !follows_rules(kind, self.facts(kept)) {
-            Open::Untyped
-        } else if self.differs(kind, kept) {
-            Open::Own(self.lines(kept, Form::OpenMetrics, draft.name, kind))
-        } else {
-            Open::Same
+            return Open::Untyped;
         }
+        let before = self.out.patches.len();
+        if self.patch(lines, kept, draft.name, kind).is_none() {
+            return Open::Untyped;
+        }
+        let patches = before..self.out.patches.len();
+        if patches.is_empty() {
+            Open::Same
+        } else {
+            Open::Patched(patches)
+        }
+    }
+
+    /// Notes in what lines of `OpenMetrics` differ from those of classic text that were written. `None`
+    /// where there is too much of it.
+    fn patch(&mut self, lines: Lines, kept: &[Kept], family: &str, kind: MetricType) -> Option<()> {
+        let exemplars = kind.has_exemplars() && !self.page.exemplars.is_empty();
+        if !exemplars && kept.iter().all(|kept| kept.float_form) {
+            return Some(());
+        }
+        let mut open = String::new();
+        let mut at = lines.start;
+        for odd in [false, true] {
+            for kept in kept.iter().filter(|kept| kept.odd == odd) {
+                let rest = self.out.text.as_bytes().get(at..)?;
+                let end = at + memchr::memchr(b'\n', rest)? + 1;
+                if !kept.float_form || (exemplars && self.page.exemplar(kept.row).is_some()) {
+                    open.clear();
+                    self.line(&mut open, kept, Form::OpenMetrics, family, kind);
+                    let classic = self.out.text.get(at..end)?;
+                    if let Some((from, skip, put)) = difference(classic, &open) {
+                        let at = u32::try_from(at - lines.start + from).ok()?;
+                        let (put, len) = self.put(put)?;
+                        let skip = u32::try_from(skip).ok()?;
+                        self.out.patches.push(Patch { at, skip, put, len });
+                    }
+                }
+                at = end;
+            }
+        }
+        Some(())
+    }
+
+    /// Where a text is among those that are put in. Most are the same few.
+    fn put(&mut self, text: &str) -> Option<(u32, u32)> {
+        let known = &self.out.put;
+        let last = self.out.patches.last().map(|p| (p.put, p.len));
+        let same = |(put, len): &(u32, u32)| {
+            let (put, len) = (*put as usize, *len as usize);
+            known.get(put..put + len) == Some(text)
+        };
+        if let Some(last) = last.filter(same) {
+            return Some(last);
+        }
+        let put = u32::try_from(known.len()).ok()?;
+        let len = u32::try_from(text.len()).ok()?;
+        self.out.put.push_str(text);
+        Some((put, len))
     }
 
     fn facts(&self, kept: &[Kept]) -> impl Iterator<Item = Facts> {
@@ -272,13 +330,6 @@ impl<'p, 't> Builder<'p, 't> {
             split: kept.split,
             value: self.page.rows[kept.row as usize].value,
         })
-    }
-
-    /// Whether lines of `OpenMetrics` differ from those of classic text.
-    fn differs(&self, kind: MetricType, kept: &[Kept]) -> bool {
-        let exemplars = kind.has_exemplars() && !self.page.exemplars.is_empty();
-        kept.iter()
-            .any(|k| !k.float_form || (exemplars && self.page.exemplar(k.row).is_some()))
     }
 
     /// Makes one family of `OpenMetrics` of a block and those that say something of the same metrics,
@@ -327,24 +378,23 @@ impl<'p, 't> Builder<'p, 't> {
 
     /// Writes lines, those with odd names last.
     fn lines(&mut self, kept: &[Kept], form: Form, family: &str, kind: MetricType) -> Lines {
-        let start = self.out.text.len();
+        let mut text = std::mem::take(&mut self.out.text);
+        let start = text.len();
         for kept in kept.iter().filter(|kept| !kept.odd) {
-            self.line(kept, form, family, kind);
+            self.line(&mut text, kept, form, family, kind);
         }
-        let odd = self.out.text.len();
+        let odd = text.len();
         if self.out.unwritable > 0 {
             for kept in kept.iter().filter(|kept| kept.odd) {
-                self.line(kept, form, family, kind);
+                self.line(&mut text, kept, form, family, kind);
             }
         }
-        Lines {
-            start,
-            odd,
-            end: self.out.text.len(),
-        }
+        let end = text.len();
+        self.out.text = text;
+        Lines { start, odd, end }
     }
 
-    fn line(&mut self, kept: &Kept, form: Form, family: &str, kind: MetricType) {
+    fn line(&mut self, out: &mut String, kept: &Kept, form: Form, family: &str, kind: MetricType) {
         let row = &self.page.rows[kept.row as usize];
         let name = self.page.names.list[row.name as usize].text;
         let block = if row.plain {
@@ -353,7 +403,6 @@ impl<'p, 't> Builder<'p, 't> {
             canonical(&mut self.scratch, row.labels);
             &self.scratch
         };
-        let out = &mut self.out.text;
         let mut before = "{";
         if is_metric_name(name) {
             out.push_str(name);
@@ -389,4 +438,15 @@ impl<'p, 't> Builder<'p, 't> {
         }
         out.push('\n');
     }
+}
+
+/// What of `classic` has to be replaced to make it `open`: where, how many bytes, and by what.
+fn difference<'o>(classic: &str, open: &'o str) -> Option<(usize, usize, &'o str)> {
+    let from = common_prefix(classic.as_bytes(), open.as_bytes());
+    let (old, new) = (classic.get(from..)?, open.get(from..)?);
+    let pairs = old.bytes().rev().zip(new.bytes().rev());
+    let same = pairs.take_while(|(a, b)| a == b).count();
+    let put = new.get(..new.len() - same)?;
+    let skip = old.len() - same;
+    (skip > 0 || !put.is_empty()).then_some((from, skip, put))
 }

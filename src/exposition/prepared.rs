@@ -8,8 +8,8 @@ use std::ops::Range;
 
 /// A page made ready for merging. Owns its text: for each family one block of sample lines with the
 /// source label in each; names, digits and label values as they came; no timestamps. Where the lines
-/// of `OpenMetrics` differ (exemplars, `le` in float form, `_created` among its counter's samples) they
-/// are kept beside those of classic text.
+/// of `OpenMetrics` differ, what differs is kept beside them: patches for exemplars and `le` in float
+/// form, lines of their own for `_created` among its counter's samples.
 ///
 /// Families are those of classic text: of an `OpenMetrics` counter `x` the samples `x_total` are a
 /// family of that name, an info is a gauge `x_info`, and what classic text has no place for
@@ -17,6 +17,10 @@ use std::ops::Range;
 #[derive(Debug)]
 pub struct Prepared {
     pub(super) text: String,
+    /// What patches put in.
+    pub(super) put: String,
+    /// By block, in order of place.
+    pub(super) patches: Vec<Patch>,
     /// Sorted by name.
     pub(super) blocks: Vec<Block>,
     pub(super) label: Option<(String, String)>,
@@ -48,12 +52,26 @@ pub(super) struct Lines {
     pub(super) end: usize,
 }
 
-/// A block in `OpenMetrics`. (An untyped `x_total` is seen as a counter.)
+/// What `OpenMetrics` has in one line of a block that classic text has not.
 #[derive(Clone, Copy, Debug)]
+pub(super) struct Patch {
+    /// Bytes from the beginning of the block's lines.
+    pub(super) at: u32,
+    /// Bytes that go.
+    pub(super) skip: u32,
+    /// Where in `Prepared::put` the bytes are that come.
+    pub(super) put: u32,
+    pub(super) len: u32,
+}
+
+/// A block in `OpenMetrics`. (An untyped `x_total` is seen as a counter.)
+#[derive(Clone, Debug)]
 pub(super) enum Open {
     /// The same lines.
     Same,
-    /// These lines.
+    /// The same lines with these patches.
+    Patched(Range<usize>),
+    /// These lines, as those of others are among them.
     Own(Lines),
     /// Its samples can't be in a family of its type.
     Untyped,
@@ -122,7 +140,9 @@ impl Prepared {
     /// Bytes that it holds in memory, about.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.text.len() + self.blocks.len() * size_of::<Block>()
+        let lists =
+            self.blocks.len() * size_of::<Block>() + self.patches.len() * size_of::<Patch>();
+        self.text.len() + self.put.len() + lists
     }
 
     pub(super) fn label(&self) -> Option<(&str, &str)> {
@@ -149,16 +169,26 @@ impl Block {
 
     /// The lines of `OpenMetrics`, where its samples can be in a family of type `kind` and that type has
     /// rules of its own.
-    pub(super) fn open_lines(&self, kind: MetricType) -> Option<Lines> {
+    pub(super) fn open_lines<'p>(
+        &self,
+        page: &'p Prepared,
+        kind: MetricType,
+    ) -> Option<(Lines, &'p [Patch])> {
         let counts = self.kind == MetricType::Unknown && kind == MetricType::Counter;
         if kind.is_free() || !(self.kind == kind || counts) {
             return None;
         }
-        match self.open {
-            Open::Same => Some(self.lines),
-            Open::Own(lines) => Some(lines),
+        match &self.open {
+            Open::Same => Some((self.lines, &[])),
+            Open::Patched(patches) => Some((self.lines, &page.patches[patches.clone()])),
+            Open::Own(lines) => Some((*lines, &[])),
             Open::Untyped | Open::Companion => None,
         }
+    }
+
+    /// Whether its lines in `OpenMetrics` are others than in classic text.
+    pub(super) fn has_open_lines(&self) -> bool {
+        matches!(self.open, Open::Own(_) | Open::Patched(_))
     }
 
     pub(super) fn has_odd_lines(&self) -> bool {

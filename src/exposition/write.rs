@@ -9,7 +9,7 @@ use super::line::{RawSample, sample};
 use super::merge::{Fate, Part, Plan, fits};
 use super::open::unit_fits;
 use super::plain::Previous;
-use super::prepared::Prepared;
+use super::prepared::{Lines, Patch, Prepared};
 use super::relabel::push_all;
 use super::scan::is_metric_name;
 use super::series::{hash, label_hash, same_labels, series_hash};
@@ -138,8 +138,12 @@ impl<'p> Writer<'_, 'p> {
         self.seen.clear();
         for part in parts {
             let (from, block) = (part.entry.from, part.entry.block);
-            let own = block.open_lines(kind).filter(|_| self.open);
-            let lines = own.unwrap_or(block.lines);
+            let own = block.open_lines(from, kind).filter(|_| self.open);
+            let (lines, patches) = own.unwrap_or((block.lines, &[]));
+            if !patches.is_empty() {
+                self.patched(lines, from, patches);
+                continue;
+            }
             rules.fit = part
                 .look
                 .then(|| (self.plan.name(group), self.plan.groups[group].kind));
@@ -184,6 +188,26 @@ impl<'p> Writer<'_, 'p> {
                 &["# TYPE ", quote, name, quote, " ", kind.text_word(), "\n"],
             );
         }
+    }
+
+    /// Writes lines of a block with what `OpenMetrics` has in them.
+    fn patched(&mut self, lines: Lines, from: &Prepared, patches: &[Patch]) {
+        let end = match self.odd_names {
+            OddNames::LeftOut => lines.odd,
+            // No family with names to be respelled is written so.
+            OddNames::Quoted | OddNames::Escaped(_) => lines.end,
+        };
+        let mut at = lines.start;
+        for patch in patches {
+            let here = lines.start + patch.at as usize;
+            if here >= end {
+                break;
+            }
+            let put = patch.put as usize..(patch.put + patch.len) as usize;
+            push_all(&mut self.out, &[&from.text[at..here], &from.put[put]]);
+            at = here + patch.skip as usize;
+        }
+        self.out.push_str(&from.text[at..end]);
     }
 
     /// Writes lines that stand in a block.
