@@ -39,7 +39,7 @@ fn memory_does_not_grow_with_every_sample() {
     assert!(peak < 3.0, "reading takes {peak:.2} times the page");
     println!("reading: {few}, {more}, {most} allocations; {peak:.2} times the page at most");
 
-    let spellings: [(&str, fn(&str) -> String); 3] = [
+    let spellings: [(&str, Spelled); 3] = [
         ("as Python spells bounds", str::to_owned),
         ("as Go and Rust do", |le| {
             le.strip_suffix(".0").unwrap_or(le).to_owned()
@@ -69,8 +69,11 @@ fn memory_does_not_grow_with_every_sample() {
     println!("the real page: {peak:.2} times its size at most");
 }
 
+/// Another spelling of a bound.
+type Spelled = fn(&str) -> String;
+
 /// The page with the bounds of its buckets in another spelling.
-fn respelled(page: &[u8], spelled: fn(&str) -> String) -> Vec<u8> {
+fn respelled(page: &[u8], spelled: Spelled) -> Vec<u8> {
     let mut out = String::new();
     for line in std::str::from_utf8(page).unwrap().lines() {
         let bound = line.split_once("le=\"").and_then(|(before, rest)| {
