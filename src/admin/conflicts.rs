@@ -1,6 +1,6 @@
 //! Families that the sources type differently: which they are, told once, counted once a page.
 
-use crate::exposition::{Conflict, MetricType};
+use crate::exposition::{Merged, MetricType};
 use crate::kv::SourceState;
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -8,6 +8,9 @@ use std::time::Instant;
 
 /// Families that are named; the samples of further ones are counted.
 const MOST_NAMED: usize = 256;
+
+/// Characters of a name that are shown.
+const MOST_SHOWN: usize = 200;
 
 /// What the last merge left out, and how much all of them did.
 #[derive(Default)]
@@ -33,7 +36,8 @@ pub(super) struct Named {
 /// Samples of a source left out so far, and the page that was counted last.
 #[derive(Clone, Copy, Default)]
 struct Counted {
-    samples: u64,
+    conflicts: u64,
+    duplicates: u64,
     page: Option<Instant>,
 }
 
@@ -42,7 +46,7 @@ impl Conflicts {
     /// which follow `pinned` pages of our own.
     pub(super) fn note(
         &self,
-        conflicts: Vec<Conflict>,
+        merged: &Merged,
         pinned: usize,
         sources: &[usize],
         states: &[Arc<SourceState>],
@@ -55,18 +59,26 @@ impl Conflicts {
         } = &mut *book;
         named.clear();
         counted.resize(states.len(), Counted::default());
-        let mut samples = vec![0; states.len()];
-        for conflict in conflicts {
-            for (page, kind, n) in conflict.dropped {
-                let source = page.checked_sub(pinned).and_then(|at| sources.get(at));
-                let Some(source) = source.copied().filter(|s| *s < samples.len()) else {
+        let source_of = |page: usize| {
+            let source = page.checked_sub(pinned).and_then(|at| sources.get(at));
+            source.copied().filter(|s| *s < states.len())
+        };
+        let mut now = vec![Counted::default(); states.len()];
+        for (page, n) in &merged.duplicates_of {
+            if let Some(source) = source_of(*page) {
+                now[source].duplicates += n;
+            }
+        }
+        for conflict in &merged.conflicts {
+            for &(page, kind, n) in &conflict.dropped {
+                let Some(source) = source_of(page) else {
                     continue;
                 };
-                samples[source] += n;
-                if named.len() < MOST_NAMED {
+                now[source].conflicts += n;
+                if named.len() < MOST_NAMED && n > 0 {
                     named.push(Named {
                         source,
-                        family: conflict.family.clone(),
+                        family: shown(&conflict.family),
                         kind,
                         kept: conflict.kept,
                         samples: n,
@@ -74,10 +86,19 @@ impl Conflicts {
                 }
             }
         }
-        for ((counted, state), samples) in counted.iter_mut().zip(states).zip(samples) {
-            if counted.page != state.taken {
-                counted.page = state.taken;
-                counted.samples += samples;
+        for (source, ((counted, state), now)) in counted.iter_mut().zip(states).zip(now).enumerate()
+        {
+            if counted.page == state.taken {
+                continue;
+            }
+            counted.page = state.taken;
+            counted.conflicts += now.conflicts;
+            counted.duplicates += now.duplicates;
+            let key = (source, String::new());
+            if now.duplicates > 0 && !told.contains(&key) {
+                let (name, n) = (&state.name, now.duplicates);
+                tracing::warn!("{name}: series that /metrics has already are left out ({n} now)");
+                told.push(key);
             }
         }
         for conflict in named {
@@ -96,16 +117,32 @@ impl Conflicts {
         of_source.cloned().collect()
     }
 
-    /// Samples of this source left out so far.
-    pub(super) fn samples(&self, source: usize) -> u64 {
-        self.0.borrow().counted.get(source).map_or(0, |c| c.samples)
+    /// Samples of this source left out so far, by reason.
+    pub(super) fn counts(&self, source: usize) -> impl Iterator<Item = (&'static str, u64)> {
+        let book = self.0.borrow();
+        let counted = book.counted.get(source).copied().unwrap_or_default();
+        [
+            ("type_conflict", counted.conflicts),
+            ("duplicate_of_other", counted.duplicates),
+        ]
+        .into_iter()
+        .filter(|(_, n)| *n > 0)
     }
+}
+
+/// A name that no terminal acts on, and not more of it than a log line should have.
+fn shown(family: &str) -> String {
+    family
+        .chars()
+        .take(MOST_SHOWN)
+        .flat_map(char::escape_debug)
+        .collect()
 }
 
 fn tell(conflict: &Named, states: &[Arc<SourceState>]) {
     let name = states.get(conflict.source).map_or("?", |s| &*s.name);
     tracing::warn!(
-        "{name}: {} is a {} here and a {} elsewhere: its {} samples are left out of /metrics",
+        "{name}: {} is of type {} here and {} elsewhere: left out of /metrics (samples: {})",
         conflict.family,
         conflict.kind.as_str(),
         conflict.kept.as_str(),

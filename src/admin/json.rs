@@ -1,8 +1,7 @@
 //! `/kv` and `/sources`. Unknown is null, with its reason beside it.
 
-use super::conflicts::Named;
 use super::sharing::Sharing;
-use super::{Answer, Shared};
+use super::{Answer, Conflicts, Shared};
 use crate::engine;
 use crate::exposition::Format;
 use crate::kv::{FailureReason, Pool, Role, RoleState, SourceState, Unknown};
@@ -71,12 +70,18 @@ pub(super) async fn sources(shared: Rc<Shared>) -> Answer {
         .sources
         .iter()
         .enumerate()
-        .map(|(index, s)| source(s, &shared.conflicts.of(index), now, max_age))
+        .map(|(index, s)| source(s, index, &shared.conflicts, now, max_age))
         .collect();
     super::json(&json!({ "sources": sources }))
 }
 
-fn source(source: &SourceState, conflicts: &[Named], now: Instant, max_age: Duration) -> Value {
+fn source(
+    source: &SourceState,
+    index: usize,
+    conflicts: &Conflicts,
+    now: Instant,
+    max_age: Duration,
+) -> Value {
     let since = |at: Instant| millis(now.saturating_duration_since(at));
     let reading = source.reading.as_deref();
     let unknown = unknown(source, now, max_age);
@@ -106,14 +111,14 @@ fn source(source: &SourceState, conflicts: &[Named], now: Instant, max_age: Dura
         "failures": counts(FailureReason::ALL.iter().zip(source.failures)
             .filter(|(_, n)| *n > 0)
             .map(|(reason, n)| (reason.as_str(), n))),
-        "dropped_samples": counts(source.dropped.iter().copied()),
+        "dropped_samples": counts(source.dropped.iter().copied().chain(conflicts.counts(index))),
         "left_out": source.left_out.iter().map(|l| json!({
             "reason": l.reason,
             "count": l.count,
             "line": l.line,
             "excerpt": l.excerpt,
         })).collect::<Vec<_>>(),
-        "type_conflicts": conflicts.iter().map(|c| json!({
+        "type_conflicts": conflicts.of(index).iter().map(|c| json!({
             "family": c.family,
             "type": c.kind.as_str(),
             "kept": c.kept.as_str(),

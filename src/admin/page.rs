@@ -82,10 +82,9 @@ pub(super) fn render(shared: &Shared, format: Format, now: Instant) -> Bytes {
     }
     let pages: Vec<&Prepared> = pages.iter().map(|page| &**page).collect();
     let merged = merge(&pages, pinned, format);
-    let conflicts = merged.conflicts;
     shared
         .conflicts
-        .note(conflicts, pinned, &sources, &snapshot.sources);
+        .note(&merged, pinned, &sources, &snapshot.sources);
     merged.text.into()
 }
 
@@ -200,9 +199,7 @@ fn source_counters(out: &mut Families, sources: &[Arc<SourceState>], conflicts: 
     });
     out.family(names::SOURCE_FAILURES, failures);
     let dropped = sources.iter().enumerate().flat_map(|(index, s)| {
-        let conflicting = Some(("type_conflict", conflicts.samples(index)));
-        let conflicting = conflicting.filter(|(_, n)| *n > 0);
-        let all = s.dropped.iter().copied().chain(conflicting);
+        let all = s.dropped.iter().copied().chain(conflicts.counts(index));
         all.map(|(reason, n)| (by_reason(s, reason), count(n)))
     });
     out.family(names::SOURCE_DROPPED, dropped);

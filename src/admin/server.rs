@@ -30,13 +30,13 @@ use tower_http::compression::CompressionLayer;
 use tower_http::set_header::SetResponseHeaderLayer;
 
 /// Connections at a time; more wait in the listener's queue.
-const MOST_CONNECTIONS: usize = 32;
+const MOST_CONNECTIONS: usize = 256;
 
 /// A peer that takes nothing of its answer for so long is dropped.
 const WRITE_STALL: Duration = Duration::from_secs(10);
 
 /// For a request's head, and so for a connection without one.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// After an accept that failed.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);

@@ -2,6 +2,7 @@
 
 use super::relabel::push_all;
 use super::scan::number;
+use std::fmt::{self, Write};
 
 /// Whether a number is spelled as Prometheus spells the bounds of buckets and quantiles, so that one
 /// bound has one spelling: Go's shortest `%g` with `.0` where it would look whole.
@@ -82,20 +83,55 @@ pub(super) fn push_float(out: &mut String, value: f64) {
         });
         return;
     }
-    // Shortest digits that read back the same, as Go's.
-    let shortest = format!("{value:e}");
-    let (mantissa, exponent) = shortest.split_once('e').unwrap_or((&shortest, "0"));
+    // Shortest digits that read back the same, as Go's. Neither can be longer than there is room.
+    let (mut shortest, mut plain) = (Short::default(), Short::default());
+    if write!(shortest, "{value:e}").is_err() {
+        return;
+    }
+    let shortest = shortest.text();
+    let (mantissa, exponent) = shortest.split_once('e').unwrap_or((shortest, "0"));
     let exponent: i32 = exponent.parse().unwrap_or(0);
-    if (-4..6).contains(&exponent) {
-        let plain = format!("{value}");
-        out.push_str(&plain);
-        if !plain.contains('.') {
-            out.push_str(".0");
-        }
+    if (-4..6).contains(&exponent) && write!(plain, "{value}").is_ok() {
+        let whole = !plain.text().contains('.');
+        push_all(out, &[plain.text(), if whole { ".0" } else { "" }]);
     } else {
-        let sign = if exponent < 0 { '-' } else { '+' };
-        out.push_str(mantissa);
-        out.push_str(&format!("e{sign}{:02}", exponent.unsigned_abs()));
+        let sign = if exponent < 0 { "-" } else { "+" };
+        let pad = if exponent.abs() < 10 { "0" } else { "" };
+        let mut digits = itoa::Buffer::new();
+        push_all(
+            out,
+            &[
+                mantissa,
+                "e",
+                sign,
+                pad,
+                digits.format(exponent.unsigned_abs()),
+            ],
+        );
+    }
+}
+
+/// A few characters, without an allocation: there may be a bound in every line.
+#[derive(Default)]
+struct Short {
+    bytes: [u8; 32],
+    len: usize,
+}
+
+impl Short {
+    fn text(&self) -> &str {
+        let text = self.bytes.get(..self.len).unwrap_or_default();
+        std::str::from_utf8(text).unwrap_or_default()
+    }
+}
+
+impl Write for Short {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let end = self.len + text.len();
+        let place = self.bytes.get_mut(self.len..end).ok_or(fmt::Error)?;
+        place.copy_from_slice(text.as_bytes());
+        self.len = end;
+        Ok(())
     }
 }
 

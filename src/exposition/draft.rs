@@ -127,6 +127,10 @@ fn target<'t>(family: &Family<'t>, sample: &'t str) -> Target<'t> {
     match suffix {
         Some(Suffix::Created | Suffix::GaugeSum | Suffix::GaugeCount) => own(MetricType::Gauge),
         Some(Suffix::Total | Suffix::Info) => own(family.kind),
+        // Without its ending nothing is left of it, which Python's reader refuses a page for.
+        None if sample == "_total" && family.kind == MetricType::Counter => {
+            own(MetricType::Unknown)
+        }
         _ => Target {
             name: family.name,
             kind: family.kind,

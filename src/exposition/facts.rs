@@ -5,10 +5,11 @@ use super::bounds::is_float_form;
 use super::kind::Suffix;
 use super::labels::{RawLabel, RawLabels};
 use super::page::Page;
-use super::relabel::canonical;
+use super::relabel::{canonical, push_relabelled};
 use super::scan::{is_metric_name, number};
 use super::series::{hash, label_hash, mix, same_labels, series_hash};
 use hashbrown::HashMap;
+use std::borrow::Cow;
 
 /// The labels of the row before, hashed: most of the next row's are the same.
 #[derive(Default)]
@@ -32,6 +33,11 @@ impl<'t> Known<'t> {
             }
         })
     }
+}
+
+/// The labels of a block in canonical form, hashed.
+pub(super) fn hashed(block: &str, legacy: bool) -> impl Iterator<Item = (u64, RawLabel<'_>)> {
+    RawLabels::new(block, legacy).map(|label| (label_hash(&label), label))
 }
 
 /// The bounds that were looked at before, by the hashes of their labels: those of one histogram are
@@ -153,40 +159,43 @@ impl SampleName {
     }
 }
 
-/// Whether two rows that have the same hash are the same series.
-pub(super) fn same_series(page: &Page<'_>, a: u32, b: u32) -> bool {
-    let (a, b) = (&page.rows[a as usize], &page.rows[b as usize]);
-    if a.name != b.name {
-        return false;
+/// The label block that a row's line has on the merged page, our own label aside: in canonical form, and
+/// with theirs of the name `ours` renamed. Whether no name in it is in quotes.
+pub(super) fn final_block<'t>(
+    page: &Page<'t>,
+    row: u32,
+    ours: Option<&str>,
+) -> (Cow<'t, str>, bool) {
+    let row = &page.rows[row as usize];
+    let mut block = Cow::Borrowed(row.labels);
+    let mut legacy = true;
+    if !row.plain {
+        let mut out = String::new();
+        legacy = canonical(&mut out, row.labels);
+        block = Cow::Owned(out);
     }
-    if a.plain && b.plain {
-        return same_labels(a.labels, b.labels);
+    if ours.is_some_and(|ours| RawLabels::new(&block, legacy).any(|l| l.name == ours)) {
+        let mut out = String::new();
+        push_relabelled(&mut out, &block, legacy, ours, None);
+        block = Cow::Owned(out);
     }
-    let (mut left, mut right) = (String::new(), String::new());
-    for (row, out) in [(a, &mut left), (b, &mut right)] {
-        if row.plain {
-            out.push_str(row.labels);
-        } else {
-            canonical(out, row.labels);
-        }
-    }
-    same_labels(&left, &right)
+    (block, legacy)
 }
 
-/// The hash of a row's series.
-pub(super) fn series_of(page: &Page<'_>, row: u32) -> u64 {
-    let row = &page.rows[row as usize];
-    let name = hash(page.names.list[row.name as usize].text.as_bytes());
-    let sum = |labels: RawLabels<'_>| {
-        let hashes = labels.map(|label| label_hash(&label));
-        hashes.fold(0, u64::wrapping_add)
-    };
-    let labels = if row.plain {
-        sum(RawLabels::new(row.labels, true))
-    } else {
-        let mut block = String::new();
-        let legacy = canonical(&mut block, row.labels);
-        sum(RawLabels::new(&block, legacy))
-    };
-    series_hash(name, labels)
+/// Whether two rows that have the same hash are the same series on the merged page.
+pub(super) fn same_series(page: &Page<'_>, a: u32, b: u32, ours: Option<&str>) -> bool {
+    if page.rows[a as usize].name != page.rows[b as usize].name {
+        return false;
+    }
+    let (a, b) = (final_block(page, a, ours).0, final_block(page, b, ours).0);
+    same_labels(&a, &b)
+}
+
+/// The hash of a row's series on the merged page.
+pub(super) fn series_of(page: &Page<'_>, row: u32, ours: Option<&str>) -> u64 {
+    let name = page.rows[row as usize].name;
+    let name = hash(page.names.list[name as usize].text.as_bytes());
+    let (block, legacy) = final_block(page, row, ours);
+    let hashes = RawLabels::new(&block, legacy).map(|label| label_hash(&label));
+    series_hash(name, hashes.fold(0, u64::wrapping_add))
 }

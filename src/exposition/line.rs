@@ -57,6 +57,19 @@ pub(super) struct RawSample<'t> {
     pub(super) exemplar: Option<&'t str>,
 }
 
+impl RawSample<'_> {
+    /// Bytes of name and labels, as written. (A quoted name stands among the labels.)
+    #[inline]
+    pub(super) fn label_bytes(&self) -> usize {
+        let quoted = self
+            .labels
+            .as_bytes()
+            .as_ptr_range()
+            .contains(&self.name.as_ptr());
+        self.labels.len() + if quoted { 0 } else { self.name.len() }
+    }
+}
+
 /// A comment that says something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Comment<'t> {

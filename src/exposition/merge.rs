@@ -21,6 +21,8 @@ pub struct Merged {
     /// Can happen only between pages that were not given different source labels, and between names
     /// that are [escaped](super::Escaping) to the same.
     pub duplicates: u64,
+    /// The same by source: its index, and how many of its samples.
+    pub duplicates_of: Vec<(usize, u64)>,
 }
 
 /// A family whose sources do not agree on what its name means.
@@ -107,7 +109,12 @@ pub fn merge(pages: &[&Prepared], pinned: usize, format: Format) -> Merged {
     Merged {
         text: text.into_bytes(),
         conflicts: plan.conflicts,
-        duplicates,
+        duplicates: duplicates.iter().sum(),
+        duplicates_of: duplicates
+            .into_iter()
+            .enumerate()
+            .filter(|(_, n)| *n > 0)
+            .collect(),
     }
 }
 

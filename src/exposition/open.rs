@@ -186,6 +186,10 @@ fn push_checked_exemplar(out: &mut String, raw: &str) -> Option<()> {
             return None;
         }
         let value = unescape(label.value);
+        // Prometheus's reader takes it for the end of the page there, and only there.
+        if value.contains('\0') {
+            return None;
+        }
         chars += label.name.len() + value.chars().count();
         if i > 0 {
             out.push(',');

@@ -154,6 +154,10 @@ impl Span {
     }
 }
 
+/// Labels of one sample that are looked at here: what follows holds each against those before it. More
+/// are read one by one.
+const MOST_LABELS: usize = 64;
+
 /// The closing brace of a label block in canonical form that begins `b`. `None` where it is not
 /// canonical. Tells of each label value where it begins and ends.
 #[inline]
@@ -163,7 +167,7 @@ fn plain_block(b: &[u8], mut value: impl FnMut(usize, usize)) -> Option<usize> {
     }
     let mut seen = [0u64; 4];
     let mut at = 0;
-    loop {
+    for _ in 0..MOST_LABELS {
         let end = label_name_end(b, at);
         let name = &b[at..end];
         // Names in double underscores are reserved, `__name__` is refused: look at them closely.
@@ -186,6 +190,7 @@ fn plain_block(b: &[u8], mut value: impl FnMut(usize, usize)) -> Option<usize> {
             _ => return None,
         }
     }
+    None
 }
 
 /// The closing brace of a label block in canonical form that begins at `at`.

@@ -2,18 +2,22 @@
 
 use super::MetricType;
 use super::draft::{Draft, drafts, shares};
-use super::facts::{Bounds, Known, LabelFacts, SampleName, same_series, series_of};
+use super::facts::{
+    Bounds, Known, LabelFacts, SampleName, final_block, hashed, same_series, series_of,
+};
 use super::kind::{Suffix, fits_in_text};
-use super::labels::RawLabels;
 use super::open::{Facts, follows_rules, push_exemplar};
 use super::page::{Page, Row};
 use super::prepared::{Block, Lines, Open, Patch, Prepared};
 use super::relabel::{canonical, push_all, push_relabelled};
 use super::scan::{common_prefix, is_metric_name};
-use super::series::{label_hash, series_hash};
+use super::series::{hash, series_hash};
 use super::writer::{push_escaped, push_foreign_help, push_foreign_value};
 use hashbrown::{HashMap, HashTable};
 use std::cmp::Ordering;
+
+/// Texts to put in that are remembered: bounds, mostly.
+const MOST_PUTS: usize = 4096;
 
 /// Turns one page into a [`Prepared`].
 pub(super) struct Builder<'p, 't> {
@@ -27,6 +31,8 @@ pub(super) struct Builder<'p, 't> {
     scratch: String,
     known: Known<'t>,
     bounds: Bounds,
+    /// Where texts that are put in stand, by their hashes.
+    puts: HashMap<u64, u32, foldhash::fast::RandomState>,
     /// The samples of the family at hand.
     kept: Vec<Kept>,
     /// Its metrics, and where in the family each begins.
@@ -97,6 +103,7 @@ impl<'p, 't> Builder<'p, 't> {
             scratch: String::new(),
             known: Known::default(),
             bounds: Bounds::default(),
+            puts: HashMap::default(),
             kept: Vec::new(),
             metrics: HashMap::default(),
         }
@@ -140,25 +147,22 @@ impl<'p, 't> Builder<'p, 't> {
                 last = row.name;
                 name = SampleName::new(self.page.names.list[last as usize].text, draft.name);
             }
-            let (labels, legacy) = if row.plain {
-                (
-                    LabelFacts::of(
-                        self.known.hashed(self.page.labels(row)),
-                        ours,
-                        split_label,
-                        &mut self.bounds,
-                    ),
-                    true,
-                )
+            let bounds = &mut self.bounds;
+            let (mut labels, legacy) = if row.plain {
+                let hashed = self.known.hashed(self.page.labels(row));
+                (LabelFacts::of(hashed, ours, split_label, bounds), true)
             } else {
                 let legacy = canonical(&mut self.scratch, row.labels);
-                let labels = RawLabels::new(&self.scratch, legacy);
-                let labels = labels.map(|label| (label_hash(&label), label));
-                (
-                    LabelFacts::of(labels, ours, split_label, &mut self.bounds),
-                    legacy,
-                )
+                let hashed = hashed(&self.scratch, legacy);
+                (LabelFacts::of(hashed, ours, split_label, bounds), legacy)
             };
+            if labels.clash {
+                // What it is called on the merged page counts: it may meet another there.
+                let (block, _) = final_block(self.page, *index, ours);
+                let hashed = hashed(&block, legacy);
+                labels = LabelFacts::of(hashed, None, split_label, bounds);
+                labels.clash = true;
+            }
             if !fits_in_text(draft.kind, name.suffix, labels.split.is_number()) {
                 self.out.misfits += 1;
                 continue;
@@ -167,14 +171,15 @@ impl<'p, 't> Builder<'p, 't> {
             let page = self.page;
             let half = (series >> 16) as u32;
             let same = |&(other_half, other): &(u32, u32)| {
-                other_half == half && same_series(page, *index, other)
+                other_half == half && same_series(page, *index, other, ours)
             };
             if self.seen.find(series, same).is_some() {
                 self.out.duplicates += 1;
                 continue;
             }
-            self.seen
-                .insert_unique(series, (half, *index), |(_, row)| series_of(page, *row));
+            self.seen.insert_unique(series, (half, *index), |(_, row)| {
+                series_of(page, *row, ours)
+            });
             let odd = !(name.writable && legacy);
             if odd {
                 self.out.unwritable += 1;
@@ -241,7 +246,18 @@ impl<'p, 't> Builder<'p, 't> {
         let unit = help.end..text.len();
         let kept = std::mem::take(&mut self.kept);
         let lines = self.lines(&kept, Form::Classic, draft.name, draft.kind);
-        let open = self.open(draft, lines, &kept);
+        let kind = match draft.kind {
+            MetricType::Unknown if draft.name.ends_with("_total") => MetricType::Counter,
+            kind => kind,
+        };
+        let before = self.out.patches.len();
+        let patched = self.patch(lines, &kept, draft.name, kind);
+        let patches = before..self.out.patches.len();
+        let open = if patched.is_some() && follows_rules(kind, self.facts(&kept)) {
+            Open::Same
+        } else {
+            Open::Untyped
+        };
         let samples = kept.iter().filter(|k| !k.odd).count() as u64;
         self.kept = kept;
         Block {
@@ -251,28 +267,8 @@ impl<'p, 't> Builder<'p, 't> {
             lines,
             kind: draft.kind,
             samples,
+            patches,
             open,
-        }
-    }
-
-    /// The form of a family in `OpenMetrics`, as long as no other samples belong to it.
-    fn open(&mut self, draft: &Draft<'t>, lines: Lines, kept: &[Kept]) -> Open {
-        let kind = match draft.kind {
-            MetricType::Unknown if draft.name.ends_with("_total") => MetricType::Counter,
-            kind => kind,
-        };
-        if !follows_rules(kind, self.facts(kept)) {
-            return Open::Untyped;
-        }
-        let before = self.out.patches.len();
-        if self.patch(lines, kept, draft.name, kind).is_none() {
-            return Open::Untyped;
-        }
-        let patches = before..self.out.patches.len();
-        if patches.is_empty() {
-            Open::Same
-        } else {
-            Open::Patched(patches)
         }
     }
 
@@ -280,7 +276,8 @@ impl<'p, 't> Builder<'p, 't> {
     /// where there is too much of it.
     fn patch(&mut self, lines: Lines, kept: &[Kept], family: &str, kind: MetricType) -> Option<()> {
         let exemplars = kind.has_exemplars() && !self.page.exemplars.is_empty();
-        if !exemplars && kept.iter().all(|kept| kept.float_form) {
+        let respell = kept.iter().any(|kept| !kept.float_form) && !bounds_repeat(kept);
+        if !exemplars && !respell {
             return Some(());
         }
         let mut open = String::new();
@@ -288,38 +285,64 @@ impl<'p, 't> Builder<'p, 't> {
         for odd in [false, true] {
             for kept in kept.iter().filter(|kept| kept.odd == odd) {
                 let rest = self.out.text.as_bytes().get(at..)?;
-                let end = at + memchr::memchr(b'\n', rest)? + 1;
-                if !kept.float_form || (exemplars && self.page.exemplar(kept.row).is_some()) {
+                let end = at + memchr::memchr(b'\n', rest)?;
+                if respell && !kept.float_form {
                     open.clear();
                     self.line(&mut open, kept, Form::OpenMetrics, family, kind);
                     let classic = self.out.text.get(at..end)?;
                     if let Some((from, skip, put)) = difference(classic, &open) {
-                        let at = u32::try_from(at - lines.start + from).ok()?;
-                        let (put, len) = self.put(put)?;
-                        let skip = u32::try_from(skip).ok()?;
-                        self.out.patches.push(Patch { at, skip, put, len });
+                        self.push_patch(at - lines.start + from, skip, put, false)?;
                     }
                 }
-                at = end;
+                if exemplars && let Some(exemplar) = self.exemplar(kept, kind) {
+                    self.push_patch(end - lines.start, 0, &exemplar, true)?;
+                }
+                at = end + 1;
             }
         }
         Some(())
     }
 
+    fn push_patch(&mut self, at: usize, skip: usize, put: &str, exemplar: bool) -> Option<()> {
+        let at = u32::try_from(at).ok()?;
+        let skip = u8::try_from(skip).ok()?;
+        let (put, len) = self.put(put)?;
+        self.out.patches.push(Patch {
+            at,
+            skip,
+            put,
+            len,
+            exemplar,
+        });
+        Some(())
+    }
+
+    /// What of a sample's exemplar a family of this type has a place for, and what stands before it.
+    fn exemplar(&self, kept: &Kept, kind: MetricType) -> Option<String> {
+        let of_counter = kind == MetricType::Counter && kept.suffix.is_none();
+        let place = of_counter || kept.suffix == Some(Suffix::Bucket);
+        let raw = self.page.exemplar(kept.row).filter(|_| place)?;
+        let mut exemplar = String::new();
+        push_exemplar(&mut exemplar, raw);
+        (!exemplar.is_empty()).then_some(exemplar)
+    }
+
     /// Where a text is among those that are put in. Most are the same few.
-    fn put(&mut self, text: &str) -> Option<(u32, u32)> {
+    fn put(&mut self, text: &str) -> Option<(u32, u16)> {
+        let len = u16::try_from(text.len()).ok()?;
+        let hash = hash(text.as_bytes());
         let known = &self.out.put;
-        let last = self.out.patches.last().map(|p| (p.put, p.len));
-        let same = |(put, len): &(u32, u32)| {
-            let (put, len) = (*put as usize, *len as usize);
-            known.get(put..put + len) == Some(text)
-        };
-        if let Some(last) = last.filter(same) {
-            return Some(last);
+        let same = |put: &u32| known.get(*put as usize..)?.get(..text.len());
+        if let Some(put) = self.puts.get(&hash)
+            && same(put) == Some(text)
+        {
+            return Some((*put, len));
         }
         let put = u32::try_from(known.len()).ok()?;
-        let len = u32::try_from(text.len()).ok()?;
         self.out.put.push_str(text);
+        if self.puts.len() < MOST_PUTS {
+            self.puts.insert(hash, put);
+        }
         Some((put, len))
     }
 
@@ -380,13 +403,22 @@ impl<'p, 't> Builder<'p, 't> {
     fn lines(&mut self, kept: &[Kept], form: Form, family: &str, kind: MetricType) -> Lines {
         let mut text = std::mem::take(&mut self.out.text);
         let start = text.len();
-        for kept in kept.iter().filter(|kept| !kept.odd) {
-            self.line(&mut text, kept, form, family, kind);
-        }
-        let odd = text.len();
-        if self.out.unwritable > 0 {
-            for kept in kept.iter().filter(|kept| kept.odd) {
+        let mut odd = start;
+        for odd_ones in [false, true] {
+            if odd_ones {
+                odd = text.len();
+                if self.out.unwritable == 0 {
+                    break;
+                }
+            }
+            for kept in kept.iter().filter(|kept| kept.odd == odd_ones) {
                 self.line(&mut text, kept, form, family, kind);
+                if form == Form::OpenMetrics
+                    && let Some(exemplar) = self.exemplar(kept, kind)
+                {
+                    text.push_str(&exemplar);
+                }
+                text.push('\n');
             }
         }
         let end = text.len();
@@ -394,6 +426,7 @@ impl<'p, 't> Builder<'p, 't> {
         Lines { start, odd, end }
     }
 
+    /// Writes a line up to its value.
     fn line(&mut self, out: &mut String, kept: &Kept, form: Form, family: &str, kind: MetricType) {
         let row = &self.page.rows[kept.row as usize];
         let name = self.page.names.list[row.name as usize].text;
@@ -429,14 +462,6 @@ impl<'p, 't> Builder<'p, 't> {
         }
         out.push_str(if before == "," { "} " } else { " " });
         push_foreign_value(out, row.value, row.value_text);
-        let of_counter = kind == MetricType::Counter && kept.suffix.is_none();
-        if form == Form::OpenMetrics
-            && (of_counter || kept.suffix == Some(Suffix::Bucket))
-            && let Some(exemplar) = self.page.exemplar(kept.row)
-        {
-            push_exemplar(out, exemplar);
-        }
-        out.push('\n');
     }
 }
 
@@ -449,4 +474,16 @@ fn difference<'o>(classic: &str, open: &'o str) -> Option<(usize, usize, &'o str
     let put = new.get(..new.len() - same)?;
     let skip = old.len() - same;
     (skip > 0 || !put.is_empty()).then_some((from, skip, put))
+}
+
+/// Whether two bounds of one metric would be one if they were spelled alike.
+fn bounds_repeat(kept: &[Kept]) -> bool {
+    let mut keys = Vec::new();
+    kept.chunk_by(|a, b| a.metric == b.metric).any(|metric| {
+        keys.clear();
+        let key = |kept: &Kept| (kept.suffix.map(|s| s as u8), kept.split.to_bits());
+        keys.extend(metric.iter().map(key));
+        keys.sort_unstable();
+        keys.windows(2).any(|pair| pair[0] == pair[1])
+    })
 }

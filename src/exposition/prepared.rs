@@ -40,6 +40,8 @@ pub(super) struct Block {
     pub(super) kind: MetricType,
     /// In `lines`, without the odd ones.
     pub(super) samples: u64,
+    /// What `OpenMetrics` has in `lines`, in `Prepared::patches`.
+    pub(super) patches: Range<usize>,
     pub(super) open: Open,
 }
 
@@ -57,20 +59,20 @@ pub(super) struct Lines {
 pub(super) struct Patch {
     /// Bytes from the beginning of the block's lines.
     pub(super) at: u32,
-    /// Bytes that go.
-    pub(super) skip: u32,
-    /// Where in `Prepared::put` the bytes are that come.
+    /// Where in `Prepared::put` the bytes are that come, and how many.
     pub(super) put: u32,
-    pub(super) len: u32,
+    pub(super) len: u16,
+    /// Bytes that go.
+    pub(super) skip: u8,
+    /// An exemplar, for which only some types have a place; else the form of a bound.
+    pub(super) exemplar: bool,
 }
 
 /// A block in `OpenMetrics`. (An untyped `x_total` is seen as a counter.)
 #[derive(Clone, Debug)]
 pub(super) enum Open {
-    /// The same lines.
+    /// The same lines, patched.
     Same,
-    /// The same lines with these patches.
-    Patched(Range<usize>),
     /// These lines, as those of others are among them.
     Own(Lines),
     /// Its samples can't be in a family of its type.
@@ -167,8 +169,13 @@ impl Block {
         &page.text[self.unit.clone()]
     }
 
-    /// The lines of `OpenMetrics`, where its samples can be in a family of type `kind` and that type has
-    /// rules of its own.
+    /// The patches for `lines`.
+    pub(super) fn patches<'p>(&self, page: &'p Prepared) -> &'p [Patch] {
+        &page.patches[self.patches.clone()]
+    }
+
+    /// The lines of `OpenMetrics` with their patches, where its samples can be in a family of type
+    /// `kind` and that type has rules of its own.
     pub(super) fn open_lines<'p>(
         &self,
         page: &'p Prepared,
@@ -179,8 +186,7 @@ impl Block {
             return None;
         }
         match &self.open {
-            Open::Same => Some((self.lines, &[])),
-            Open::Patched(patches) => Some((self.lines, &page.patches[patches.clone()])),
+            Open::Same => Some((self.lines, self.patches(page))),
             Open::Own(lines) => Some((*lines, &[])),
             Open::Untyped | Open::Companion => None,
         }
@@ -188,7 +194,7 @@ impl Block {
 
     /// Whether its lines in `OpenMetrics` are others than in classic text.
     pub(super) fn has_open_lines(&self) -> bool {
-        matches!(self.open, Open::Own(_) | Open::Patched(_))
+        matches!(self.open, Open::Own(_)) || !self.patches.is_empty()
     }
 
     pub(super) fn has_odd_lines(&self) -> bool {

@@ -6,6 +6,9 @@ use super::names::Names;
 use super::page::{Dropped, Limits, Page, PageError, Row};
 use super::plain::{Previous, Span};
 
+/// Its own and those with an ending, at most.
+const NAMES_A_FAMILY: usize = 9;
+
 struct Reader<'t> {
     limits: Limits,
     rows: Vec<Row<'t>>,
@@ -110,7 +113,7 @@ impl<'t> Reader<'t> {
                 limit: self.limits.max_series,
             });
         }
-        if found.name.len() + found.labels.len() > self.limits.max_label_bytes {
+        if found.label_bytes() > self.limits.max_label_bytes {
             return Err(PageError::LabelsTooLong {
                 limit: self.limits.max_label_bytes,
                 line: self.line,
@@ -119,6 +122,12 @@ impl<'t> Reader<'t> {
         if !found.repeats {
             self.previous.name = found.name;
             self.name = self.names.intern(found.name);
+            // No family has more names than that, so there are too many for sure.
+            if self.names.list.len() / NAMES_A_FAMILY > self.limits.max_families {
+                return Err(PageError::TooManyFamilies {
+                    limit: self.limits.max_families,
+                });
+            }
         }
         let name = self.name;
         self.names.list[name as usize].rows += 1;

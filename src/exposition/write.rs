@@ -6,23 +6,24 @@ use super::format::{Escaping, Format};
 use super::forms::{Form, forms};
 use super::labels::RawLabels;
 use super::line::{RawSample, sample};
-use super::merge::{Fate, Part, Plan, fits};
+use super::merge::{Fate, Plan, fits};
 use super::open::unit_fits;
 use super::plain::Previous;
-use super::prepared::{Lines, Patch, Prepared};
+use super::prepared::{Patch, Prepared};
 use super::relabel::push_all;
 use super::scan::is_metric_name;
 use super::series::{hash, label_hash, same_labels, series_hash};
 use super::writer::push_quotes_escaped;
 use hashbrown::{HashSet, HashTable};
+use std::ops::Range;
 
 /// Every ending of a sample's name that some family reserves.
 const ENDINGS: [&str; 9] = [
     "", "_bucket", "_sum", "_count", "_total", "_created", "_info", "_gsum", "_gcount",
 ];
 
-/// Writes the page, and counts the samples left out since they are there already.
-pub(super) fn page(plan: &Plan<'_>, pages: &[&Prepared], format: Format) -> (String, u64) {
+/// Writes the page, and counts by source the samples left out since they are there already.
+pub(super) fn page(plan: &Plan<'_>, pages: &[&Prepared], format: Format) -> (String, Vec<u64>) {
     let room = pages.iter().map(|p| p.text.len()).sum::<usize>() + 64 * plan.groups.len();
     let mut writer = Writer {
         plan,
@@ -31,7 +32,7 @@ pub(super) fn page(plan: &Plan<'_>, pages: &[&Prepared], format: Format) -> (Str
         odd_names: OddNames::of(format),
         taken: None,
         seen: HashTable::new(),
-        duplicates: 0,
+        duplicates: vec![0; pages.len()],
     };
     if writer.open {
         for (group, form) in forms(plan, writer.odd_names).into_iter().enumerate() {
@@ -56,10 +57,12 @@ struct Writer<'w, 'p> {
     open: bool,
     odd_names: OddNames,
     /// Names that an escaped one may not meet.
-    taken: Option<HashSet<String, foldhash::fast::RandomState>>,
+    /// By their hashes.
+    taken: Option<HashSet<u64, foldhash::fast::RandomState>>,
     /// Hash and beginning of each line of the family at hand, where some may be there already.
     seen: HashTable<(u64, usize)>,
-    duplicates: u64,
+    /// By page.
+    duplicates: Vec<u64>,
 }
 
 // === impl Writer ===
@@ -76,6 +79,10 @@ impl<'p> Writer<'_, 'p> {
             Form::Nothing => {}
             Form::Family(kind) => {
                 self.family(group, &name, kind.open_name(&name), kind, None);
+            }
+            // All its samples are called like it.
+            Form::Untyped if !self.plan.groups[group].kind.is_grouped() => {
+                self.family(group, &name, &name, MetricType::Unknown, None);
             }
             Form::Untyped => {
                 for ending in ["", "_bucket", "_count", "_sum"] {
@@ -100,10 +107,12 @@ impl<'p> Writer<'_, 'p> {
         let escaped = escaped_metric_name(name, escaping);
         let plan = self.plan;
         let taken = self.taken.get_or_insert_with(|| reserved(plan));
-        let wanted: Vec<String> = ENDINGS.iter().map(|e| format!("{escaped}{e}")).collect();
+        let wanted = ENDINGS.map(|ending| hash(format!("{escaped}{ending}").as_bytes()));
         if wanted.iter().any(|name| taken.contains(name)) {
-            let of_part = |p: &Part<'_>| p.entry.block.lines.odd(p.entry.from).lines().count();
-            self.duplicates += plan.parts(group).iter().map(of_part).sum::<usize>() as u64;
+            for part in plan.parts(group) {
+                let lines = part.entry.block.lines.odd(part.entry.from).lines();
+                self.duplicates[part.entry.page] += lines.count() as u64;
+            }
             return None;
         }
         taken.extend(wanted);
@@ -130,6 +139,7 @@ impl<'p> Writer<'_, 'p> {
         let respelled = matches!(self.odd_names, OddNames::Escaped(_))
             && parts.iter().any(|p| p.entry.block.has_odd_lines());
         let mut rules = Rules {
+            page: 0,
             only,
             fit: None,
             once: !apart || respelled,
@@ -138,23 +148,26 @@ impl<'p> Writer<'_, 'p> {
         self.seen.clear();
         for part in parts {
             let (from, block) = (part.entry.from, part.entry.block);
-            let own = block.open_lines(from, kind).filter(|_| self.open);
-            let (lines, patches) = own.unwrap_or((block.lines, &[]));
-            if !patches.is_empty() {
-                self.patched(lines, from, patches);
-                continue;
-            }
+            let typed = block.open_lines(from, kind).filter(|_| self.open);
+            let exemplars = typed.is_some();
+            let (lines, patches) = typed.unwrap_or((block.lines, block.patches(from)));
+            let patches = Patches {
+                start: lines.start,
+                list: if self.open { patches } else { &[] },
+                exemplars,
+            };
             rules.fit = part
                 .look
                 .then(|| (self.plan.name(group), self.plan.groups[group].kind));
+            rules.page = part.entry.page;
             rules.respell = None;
-            self.lines(lines.plain(from), &rules);
+            self.patched_lines(from, lines.start..lines.odd, &patches, &rules);
             rules.respell = match self.odd_names {
                 OddNames::LeftOut => continue,
                 OddNames::Quoted => None,
                 OddNames::Escaped(escaping) => Some((escaping, self.plan.name(group), base)),
             };
-            self.lines(lines.odd(from), &rules);
+            self.patched_lines(from, lines.odd..lines.end, &patches, &rules);
         }
         if self.out.len() == body {
             self.out.truncate(at);
@@ -190,24 +203,23 @@ impl<'p> Writer<'_, 'p> {
         }
     }
 
-    /// Writes lines of a block with what `OpenMetrics` has in them.
-    fn patched(&mut self, lines: Lines, from: &Prepared, patches: &[Patch]) {
-        let end = match self.odd_names {
-            OddNames::LeftOut => lines.odd,
-            // No family with names to be respelled is written so.
-            OddNames::Quoted | OddNames::Escaped(_) => lines.end,
-        };
-        let mut at = lines.start;
-        for patch in patches {
-            let here = lines.start + patch.at as usize;
-            if here >= end {
-                break;
-            }
-            let put = patch.put as usize..(patch.put + patch.len) as usize;
-            push_all(&mut self.out, &[&from.text[at..here], &from.put[put]]);
-            at = here + patch.skip as usize;
+    /// Writes lines of a block with what the form has in them.
+    fn patched_lines(
+        &mut self,
+        from: &Prepared,
+        lines: Range<usize>,
+        patches: &Patches<'_>,
+        rules: &Rules<'_>,
+    ) {
+        if patches.list.is_empty() {
+            self.lines(&from.text[lines], rules);
+        } else if rules.are_none() {
+            patches.write(&mut self.out, from, lines);
+        } else {
+            let mut text = String::new();
+            patches.write(&mut text, from, lines);
+            self.lines(&text, rules);
         }
-        self.out.push_str(&from.text[at..end]);
     }
 
     /// Writes lines that stand in a block.
@@ -218,6 +230,12 @@ impl<'p> Writer<'_, 'p> {
         }
         let mut previous = Previous::default();
         for line in lines.lines() {
+            if let Some(only) = rules.only.filter(|_| rules.is_only_name()) {
+                if is_of(line, only) {
+                    push_all(&mut self.out, &[line, "\n"]);
+                }
+                continue;
+            }
             let Ok(sample) = sample(line, &mut previous) else {
                 continue;
             };
@@ -242,7 +260,7 @@ impl<'p> Writer<'_, 'p> {
                 self.out.push('\n');
             } else {
                 self.out.truncate(at);
-                self.duplicates += 1;
+                self.duplicates[rules.page] += 1;
             }
         }
     }
@@ -266,8 +284,39 @@ impl<'p> Writer<'_, 'p> {
     }
 }
 
+/// The patches for lines that begin at `start`.
+struct Patches<'p> {
+    start: usize,
+    list: &'p [Patch],
+    /// The family has a place for exemplars.
+    exemplars: bool,
+}
+
+impl Patches<'_> {
+    fn write(&self, out: &mut String, from: &Prepared, lines: Range<usize>) {
+        let place = |patch: &Patch| self.start + patch.at as usize;
+        let first = self.list.partition_point(|p| place(p) < lines.start);
+        let mut at = lines.start;
+        for patch in &self.list[first..] {
+            let here = place(patch);
+            if here >= lines.end {
+                break;
+            }
+            if patch.exemplar && !self.exemplars {
+                continue;
+            }
+            let put = patch.put as usize..patch.put as usize + usize::from(patch.len);
+            push_all(out, &[&from.text[at..here], &from.put[put]]);
+            at = here + usize::from(patch.skip);
+        }
+        out.push_str(&from.text[at..lines.end]);
+    }
+}
+
 /// What holds for the lines of a block, if not all go in as they are.
 struct Rules<'w> {
+    /// Whose lines they are.
+    page: usize,
     /// Samples of this name only.
     only: Option<&'w str>,
     /// Samples only that classic text lets be in the family of this name and type.
@@ -279,9 +328,26 @@ struct Rules<'w> {
 }
 
 impl Rules<'_> {
+    /// Nothing but the name decides.
+    fn is_only_name(&self) -> bool {
+        self.fit.is_none() && !self.once && self.respell.is_none()
+    }
+
     fn are_none(&self) -> bool {
         self.only.is_none() && self.fit.is_none() && !self.once && self.respell.is_none()
     }
+}
+
+/// Whether a line of a block is a sample of this name.
+fn is_of(line: &str, name: &str) -> bool {
+    let quoted = line
+        .strip_prefix("{\"")
+        .and_then(|rest| rest.strip_prefix(name))
+        .is_some_and(|rest| rest.starts_with('"'));
+    let plain = line
+        .strip_prefix(name)
+        .is_some_and(|rest| rest.starts_with(['{', ' ']));
+    plain || quoted
 }
 
 /// The hash, the name and the label block of the line that begins at `at`.
@@ -329,21 +395,22 @@ fn push_respelled(
     true
 }
 
-/// Every name that a family of the page has or reserves.
-fn reserved(plan: &Plan<'_>) -> HashSet<String, foldhash::fast::RandomState> {
+/// The hash of every name that a family of the page has or reserves.
+fn reserved(plan: &Plan<'_>) -> HashSet<u64, foldhash::fast::RandomState> {
     let mut names = HashSet::default();
+    let mut full = String::new();
     for (group, of) in plan.groups.iter().enumerate() {
         let name = plan.name(group);
         // A counter `a_total` is `a` in OpenMetrics, and has `a_created` then.
-        for name in [name, of.kind.open_name(name)] {
-            names.extend(ENDINGS.iter().map(|ending| format!("{name}{ending}")));
+        for base in [name, of.kind.open_name(name)] {
+            for ending in ENDINGS {
+                full.clear();
+                push_all(&mut full, &[base, ending]);
+                names.insert(hash(full.as_bytes()));
+            }
         }
-        names.extend(
-            ENDINGS
-                .iter()
-                .filter_map(|ending| name.strip_suffix(ending))
-                .map(str::to_owned),
-        );
+        let bases = ENDINGS.iter().filter_map(|e| name.strip_suffix(e));
+        names.extend(bases.map(|base| hash(base.as_bytes())));
     }
     names
 }

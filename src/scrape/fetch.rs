@@ -179,13 +179,21 @@ fn coding(headers: &HeaderMap) -> Option<String> {
     )
 }
 
+/// Characters of an address that are shown.
+const MOST_SHOWN: usize = 200;
+
 /// An address as it may be shown: without credentials and query.
 fn shown(location: &str) -> Option<String> {
     let uri: Uri = location.parse().ok()?;
     let authority = uri.authority().map(Authority::as_str);
     let host = authority.map(|a| a.rsplit('@').next().unwrap_or(a));
-    Some(match (uri.scheme_str(), host) {
+    let mut address = match (uri.scheme_str(), host) {
         (Some(scheme), Some(host)) => format!("{scheme}://{host}{}", uri.path()),
         _ => uri.path().to_owned(),
-    })
+    };
+    if let Some((cut, _)) = address.char_indices().nth(MOST_SHOWN) {
+        address.truncate(cut);
+        address.push('…');
+    }
+    Some(address)
 }

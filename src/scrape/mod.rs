@@ -1,5 +1,6 @@
 //! Sources: reading their pages once an interval, never for a request.
 
+mod allowance;
 mod explain;
 mod fetch;
 mod filter;

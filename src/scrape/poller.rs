@@ -1,5 +1,6 @@
 //! A task for each source: read, understand, put into the snapshot, wait.
 
+use super::allowance::{Allowance, Allowed};
 use super::explain::explain;
 use super::fetch::{Failed, Fetcher};
 use super::filter::Filter;
@@ -35,6 +36,7 @@ struct Poller {
     content: Option<u64>,
     filter: Filter,
     told: Told,
+    allowance: Allowance,
 }
 
 /// What is made of a page.
@@ -140,6 +142,7 @@ impl Poller {
             content: None,
             filter: Filter::new(settings.metrics.expose, &source),
             told: Told::default(),
+            allowance: Allowance::new(Instant::now()),
             source,
             settings,
         }
@@ -236,12 +239,12 @@ impl Poller {
     }
 
     /// Says what is read and from which metric, at the start and whenever that changes.
-    fn announce(&self, reading: &Reading) {
+    fn announce(&mut self, reading: &Reading) {
         let usage_from = |r: &Reading| r.chosen.iter().find(|(v, _)| *v == "usage").map(|c| c.1);
         let (engine, metric) = (reading.engine, usage_from(reading));
         let before = self.state.reading.as_deref();
         let same = before.is_some_and(|b| b.engine == engine && usage_from(b) == metric);
-        if same && self.state.up == Some(true) {
+        if (same && self.state.up == Some(true)) || !self.may_tell() {
             return;
         }
         let (source, url) = (&self.source.name, &self.state.url);
@@ -263,12 +266,25 @@ impl Poller {
         }
     }
 
+    /// Whether the diagnostics take another line of this source.
+    fn may_tell(&mut self) -> bool {
+        let allowed = self.allowance.take(Instant::now());
+        if allowed == Allowed::Last {
+            let source = &self.source.name;
+            tracing::warn!(
+                "{source}: changes so often that what follows is told now and then only; /sources has it all"
+            );
+        }
+        allowed != Allowed::No
+    }
+
     fn bad(&mut self, at: Instant, failed: &Failed) {
         let reason = failed.reason();
         let message: Arc<str> = explain(&self.source.name, &self.source.url, failed).into();
         let was = self.state.failure.as_ref().map(|f| &f.message);
         // Said once for each change, not at every attempt.
-        if self.state.up != Some(false) || was != Some(&message) {
+        let news = self.state.up != Some(false) || was != Some(&message);
+        if news && self.may_tell() {
             tracing::warn!(source = %self.source.name, reason = reason.as_str(), "{message}");
         }
         if reason.ends_reading() {

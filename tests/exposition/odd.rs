@@ -7,6 +7,7 @@ use kvgauge::exposition::{
     DROP_REASONS, Format, Limits, MetricType, Page, PageError, Prepared, TextWriter,
 };
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 /// Lines that are samples, and what is read from them.
 #[test]
@@ -716,4 +717,127 @@ fn names_that_meet_when_they_are_respelled_leave_a_valid_page() {
             0,
         );
     }
+}
+
+/// Else a histogram of one source that does not add up would give the series of all others new names.
+#[test]
+fn a_bound_is_spelled_the_same_whatever_becomes_of_the_type() {
+    let good = "# TYPE h histogram\nh_bucket{le=\"1\"} 1 # {t=\"a\"} 1\nh_bucket{le=\"+Inf\"} 2\nh_sum 1\nh_count 2\n\
+        # TYPE s summary\ns{quantile=\"1\"} 1\n";
+    let bad = "# TYPE h histogram\nh_bucket{le=\"1000000\"} 1\nh_bucket{le=\"+Inf\"} 2\nh_sum 1\nh_count 3\n\
+        # TYPE s summary\ns{quantile=\"1\"} 1\ns{quantile=\"2\"} 1\n";
+    let bounds = |pages: &[Prepared]| {
+        check(pages, 0);
+        let (merged, open) = check_in(pages, 0, Form::OPEN);
+        let text = String::from_utf8(merged.text).unwrap();
+        let of_a = |name: &str| {
+            let samples = strict::samples(&open, name).into_iter();
+            let of_a = samples.filter(|s| s.label("source") == Some("a"));
+            let bound =
+                |s: &strict::Sample| s.label("le").or(s.label("quantile")).map(str::to_owned);
+            of_a.map(bound).collect::<Vec<_>>()
+        };
+        (of_a("h_bucket"), of_a("s"), text)
+    };
+    let (alone_h, alone_s, text) = bounds(&[prepare(good.as_bytes(), "a")]);
+    assert_eq!(alone_h, [Some("1.0".to_owned()), Some("+Inf".to_owned())]);
+    assert_eq!(alone_s, [Some("1.0".to_owned())]);
+    assert!(text.contains("# {t="), "{text}");
+    let both = [prepare(good.as_bytes(), "a"), prepare(bad.as_bytes(), "b")];
+    let (beside_h, beside_s, text) = bounds(&both);
+    assert_eq!((beside_h, beside_s), (alone_h, alone_s), "{text}");
+    assert!(text.contains("# TYPE h_bucket unknown\n"), "{text}");
+    assert!(text.contains("le=\"1e+06\""), "{text}");
+    // An exemplar has no place there.
+    assert!(!text.contains("# {t="), "{text}");
+    // Where one spelling would make two series one, they stay as they came.
+    let twice = "# TYPE h histogram\nh_bucket{le=\"1\"} 1\nh_bucket{le=\"1.0\"} 2\nh_bucket{le=\"+Inf\"} 2\n";
+    let (h, _, _) = bounds(&[prepare(twice.as_bytes(), "a")]);
+    assert_eq!(h.len(), 3);
+    assert!(h.contains(&Some("1".to_owned())) && h.contains(&Some("1.0".to_owned())));
+}
+
+#[test]
+fn an_exemplar_with_a_null_character_is_left_out() {
+    let text = "# TYPE c counter\nc_total{x=\"\0\"} 1 # {t=\"\0\"} 1\n";
+    let (merged, _) = check_in(&[prepare(text.as_bytes(), "a")], 0, Form::OPEN);
+    let text = String::from_utf8(merged.text).unwrap();
+    assert!(
+        text.contains("c_total{source=\"a\",x=\"\0\"} 1\n"),
+        "{text}"
+    );
+}
+
+/// Python's reader of classic text takes the ending off a counter's name, and refuses what is left.
+#[test]
+fn a_counter_that_is_called_total_has_no_type() {
+    let (merged, _) = check(&[prepare(b"# TYPE _total counter\n_total 1\n", "a")], 0);
+    let text = String::from_utf8(merged.text).unwrap();
+    assert_eq!(text, "# TYPE _total untyped\n_total{source=\"a\"} 1\n");
+}
+
+#[test]
+fn a_series_that_another_page_has_is_counted_by_source() {
+    let own = Prepared::new(&read(b"# TYPE up gauge\nup{source=\"a\"} 1\n"), None);
+    let pages = [
+        own,
+        prepare(b"up 0\nelse 1\n", "a"),
+        prepare(b"up 0\n", "b"),
+    ];
+    let (merged, _) = check(&pages, 1);
+    assert_eq!(
+        (merged.duplicates, &*merged.duplicates_of),
+        (1, &[(1, 1)][..])
+    );
+}
+
+/// A label of our name is renamed, and may meet one that has the new name already.
+#[test]
+fn a_renamed_series_that_is_there_already_is_left_out() {
+    let text = "# TYPE f gauge\nf{source=\"v\"} 1\nf{b=\"1\"} 1\nf{exported_source=\"v\"} 2\n\
+        # TYPE h histogram\nh_bucket{source=\"v\",le=\"+Inf\"} 1\nh_bucket{exported_source=\"v\",le=\"+Inf\"} 2\n";
+    let page = prepare(text.as_bytes(), "a");
+    assert_eq!((page.sample_count(), page.duplicates()), (3, 2));
+    let (_, checked) = check(&[page], 0);
+    let kept = strict::samples(&checked, "f");
+    assert_eq!(kept.len(), 2);
+    assert_eq!(kept[0].label("exported_source"), Some("v"));
+    assert_eq!(kept[0].value, "1");
+}
+
+/// Good or broken, it is read in time that grows with its length: a page may have it at every scrape.
+#[test]
+fn a_line_of_very_many_labels_is_soon_read_timed() {
+    let labels = |n: usize| (0..n).fold(String::new(), |all, i| all + &format!("l{i:x}=\"v\","));
+    let broken = format!("x{{{}%bad}} 1\ngood 1\n", labels(60_000));
+    let start = Instant::now();
+    assert_eq!(read(broken.as_bytes()).sample_count(), 1);
+    let limit = Duration::from_secs(5);
+    assert!(start.elapsed() < limit, "{:?}", start.elapsed());
+    // Below the limit on labels, in an order that no line shares with the one before.
+    let line = |n: usize| {
+        let labels = labels(1_500);
+        let at = labels.match_indices(',').nth(n % 1_500).unwrap().0 + 1;
+        format!("m{{{}{}}} {n}\n", &labels[at..], &labels[..at])
+    };
+    let page: String = (0..100).map(line).collect();
+    let start = Instant::now();
+    let prepared = prepare(page.as_bytes(), "a");
+    assert_eq!((prepared.sample_count(), prepared.duplicates()), (1, 99));
+    assert!(start.elapsed() < limit, "{:?}", start.elapsed());
+}
+
+#[test]
+fn a_quoted_name_counts_once_against_the_limit() {
+    let limits = Limits {
+        max_label_bytes: 20,
+        ..LIMITS
+    };
+    let text = "{\"seventeen.letters\"} 1\n";
+    assert_eq!(
+        Page::read(text.as_bytes(), &limits).unwrap().sample_count(),
+        1
+    );
+    let text = "{\"seventeen.letters.and.more\"} 1\n";
+    assert!(Page::read(text.as_bytes(), &limits).is_err());
 }

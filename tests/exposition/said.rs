@@ -2,7 +2,7 @@
 
 use super::strict::{Checked, Labels, Sample, is_name};
 use kvgauge::exposition::Page;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A sample: name, labels, value. NaN is NaN, and 0 is not -0.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -128,9 +128,16 @@ pub(crate) fn compare(classic: &Checked, other: &Checked, more: More) -> Result<
     for sample in classic.values().flat_map(|f| &f.samples) {
         left.entry(key(sample)).or_default().push(&sample.labels);
     }
+    // Whatever has become of the type in the other form.
+    let with_bounds = classic
+        .values()
+        .filter(|family| ["histogram", "summary"].contains(&&*family.kind))
+        .flat_map(|family| &family.samples)
+        .map(|sample| sample.name.as_str());
+    let with_bounds: BTreeSet<&str> = with_bounds.collect();
     for family in other.values() {
-        let respelled = ["histogram", "gaugehistogram", "summary"].contains(&&*family.kind);
         for sample in &family.samples {
+            let respelled = with_bounds.contains(&*sample.name);
             let found = left.get_mut(&key(sample)).and_then(|left| {
                 let same = left.iter().position(|labels| **labels == sample.labels);
                 let similar = (respelled && !left.is_empty()).then_some(0);

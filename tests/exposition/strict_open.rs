@@ -260,6 +260,10 @@ fn read_exemplar(text: &str, names: Names) -> Result<Exemplar, String> {
     if labels.keys().any(|label| label.starts_with("__")) {
         return Err("exemplar with a reserved label".into());
     }
+    // Prometheus 2.42 takes it for the end of the page here, and nowhere else.
+    if labels.values().any(|value| value.contains('\0')) {
+        return Err("exemplar with a null character".into());
+    }
     let rest = rest.strip_prefix(' ').ok_or("exemplar without a value")?;
     let (value, timestamp) = match rest.split_once(' ') {
         Some((value, timestamp)) => (value, Some(timestamp)),
