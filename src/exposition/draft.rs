@@ -3,26 +3,24 @@
 use super::MetricType;
 use super::kind::Suffix;
 use super::page::{Family, Page};
-use std::ops::Range;
+use std::borrow::Cow;
 
 /// A family of classic text, before it is written.
-pub(super) struct Draft<'t> {
+pub(super) struct Draft<'p, 't> {
     pub(super) name: &'t str,
     pub(super) kind: MetricType,
     pub(super) help: Option<&'t str>,
     pub(super) unit: Option<&'t str>,
-    /// Where in the list of rows its own are.
-    pub(super) rows: Range<usize>,
+    pub(super) rows: Cow<'p, [u32]>,
     /// In `OpenMetrics` its samples and those of others make up one family.
     pub(super) shared: bool,
 }
 
-/// The families of classic text that the page's samples make up, and the rows of each.
-pub(super) fn drafts<'t>(
-    page: &Page<'t>,
+/// The families of classic text that the page's samples make up, in order of name.
+pub(super) fn drafts<'p, 't>(
+    page: &'p Page<'t>,
     keep: &dyn Fn(&str) -> bool,
-) -> (Vec<u32>, Vec<Draft<'t>>) {
-    let mut rows = Vec::with_capacity(page.rows.len());
+) -> Vec<Draft<'p, 't>> {
     let mut drafts = Vec::with_capacity(page.families.len());
     let mut targets: Vec<Target<'t>> = Vec::new();
     for family in page.families.iter().filter(|f| f.end > f.start) {
@@ -34,28 +32,28 @@ pub(super) fn drafts<'t>(
             }
         });
         for wanted in targets.iter().filter(|target| keep(target.name)) {
-            let start = rows.len();
-            if targets.len() == 1 {
-                rows.extend_from_slice(of_family);
-            } else {
+            let mut rows = Cow::Borrowed(of_family);
+            if targets.len() > 1 {
+                let mut own = Vec::new();
                 each_target(page, family, of_family, |row, target| {
                     if target == *wanted {
-                        rows.push(row);
+                        own.push(row);
                     }
                 });
+                rows = Cow::Owned(own);
             }
             drafts.push(Draft {
                 name: wanted.name,
                 kind: wanted.kind,
                 help: family.help,
                 unit: family.unit,
-                rows: start..rows.len(),
+                rows,
                 shared: false,
             });
         }
     }
     drafts.sort_by_key(|draft| draft.name);
-    (rows, drafts)
+    drafts
 }
 
 fn each_target<'t>(
@@ -77,7 +75,7 @@ fn each_target<'t>(
 }
 
 /// For each family that others say something of (`x_created` of a counter `x_total`): it, and those.
-pub(super) fn shares(drafts: &mut [Draft<'_>]) -> Vec<(usize, Vec<usize>)> {
+pub(super) fn shares(drafts: &mut [Draft<'_, '_>]) -> Vec<(usize, Vec<usize>)> {
     let mut pairs = Vec::new();
     for (index, draft) in drafts.iter().enumerate() {
         if !matches!(draft.kind, MetricType::Gauge | MetricType::Unknown) {

@@ -110,11 +110,11 @@ impl<'p, 't> Builder<'p, 't> {
     }
 
     pub(super) fn build(mut self, keep: &dyn Fn(&str) -> bool) -> Prepared {
-        let (rows, mut drafts) = drafts(self.page, keep);
+        let mut drafts = drafts(self.page, keep);
         let shares = shares(&mut drafts);
         let mut shared = Shared::default();
         for (index, draft) in drafts.iter().enumerate() {
-            self.collect(draft, &rows[draft.rows.clone()]);
+            self.collect(draft, &draft.rows);
             if self.kept.is_empty() {
                 continue;
             }
@@ -136,7 +136,7 @@ impl<'p, 't> Builder<'p, 't> {
     }
 
     /// Looks at every row of a family: which samples can be in it, and what has to be known of them.
-    fn collect(&mut self, draft: &Draft<'t>, rows: &[u32]) {
+    fn collect(&mut self, draft: &Draft<'p, 't>, rows: &[u32]) {
         self.kept.clear();
         let ours = self.label.as_ref().map(|(ours, _)| ours.as_str());
         let split_label = draft.kind.split_label(draft.name);
@@ -235,7 +235,7 @@ impl<'p, 't> Builder<'p, 't> {
     }
 
     /// Writes the family at hand.
-    fn block(&mut self, draft: &Draft<'t>) -> Block {
+    fn block(&mut self, draft: &Draft<'p, 't>) -> Block {
         let text = &mut self.out.text;
         let start = text.len();
         text.push_str(draft.name);
@@ -359,7 +359,7 @@ impl<'p, 't> Builder<'p, 't> {
     /// where their samples allow it.
     fn combine(
         &mut self,
-        drafts: &[Draft<'t>],
+        drafts: &[Draft<'p, 't>],
         base: usize,
         companions: &[usize],
         shared: &mut Shared,
