@@ -123,6 +123,9 @@ fn source(source: &SourceState, conflicts: &[Named], now: Instant, max_age: Dura
         "chosen": reading.map(|r| r.chosen.iter()
             .map(|(value, metric)| ((*value).to_owned(), json!(metric)))
             .collect::<Map<_, _>>()),
+        "passed_over": reading.map(|r| r.passed_over.iter()
+            .map(|(value, metric, why)| json!({"value": value, "metric": metric, "why": why}))
+            .collect::<Vec<_>>()),
         "pools": reading.map(|r| r.pools.iter().map(pool).collect::<Vec<_>>()),
     })
 }
@@ -153,6 +156,8 @@ fn pool(pool: &Pool) -> Value {
         "fill": pool.fill,
         "running": pool.running,
         "queued": pool.queued,
+        "preempted": pool.preempted,
+        "host": pool.host,
     })
 }
 
