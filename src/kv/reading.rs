@@ -64,7 +64,8 @@ impl Queues {
 pub struct Pool {
     /// The model served, where the page names it.
     pub model: Option<Arc<str>>,
-    /// The data-parallel rank (SGLang `dp_rank`, vLLM `engine`), where the page has one.
+    /// The data-parallel rank (SGLang `dp_rank`, vLLM `engine`, Triton `version`), where the page has
+    /// one.
     pub rank: Option<Arc<str>>,
     /// Which kind of pool gives usage, used and capacity: the fullest one.
     pub kind: PoolKind,
