@@ -6,6 +6,7 @@
 use kvgauge::engine;
 use kvgauge::exposition::{Limits, Page};
 use kvgauge::kv::{Pool, Reading, Role, Unknown};
+use proptest::prelude::*;
 use std::path::Path;
 
 fn with_page<T>(text: &str, of: impl FnOnce(&Page<'_>) -> T) -> T {
@@ -524,5 +525,139 @@ fn each_engines_families_are_told_from_others() {
         ("smg_http_requests_total", false),
     ] {
         assert_eq!(engine::is_kv_family(name), is, "{name}");
+    }
+}
+
+// === whatever comes ===
+
+const NAMES: [&str; 36] = [
+    "vllm:kv_cache_usage_perc",
+    "vllm:gpu_cache_usage_perc",
+    "vllm:cache_config_info",
+    "vllm:num_requests_running",
+    "vllm:num_preemptions_total",
+    "vllm:gpu_prefix_cache_hit_rate",
+    "vllm_kv_cache_usage_perc",
+    "trtllm_kv_cache_utilization",
+    "trtllm_kv_cache_used_blocks",
+    "trtllm_kv_cache_max_blocks",
+    "trtllm_kv_cache_tokens_per_block",
+    "trtllm_num_requests_waiting",
+    "nv_trt_llm_kv_cache_block_metrics",
+    "nv_trt_llm_request_metrics",
+    "tgi_batch_current_max_tokens",
+    "tgi_batch_max_total_tokens",
+    "tgi_queue_size",
+    "llamacpp:kv_cache_usage_ratio",
+    "llamacpp:kv_cache_tokens",
+    "lmdeploy:gpu_cache_usage_perc",
+    "lmdeploy:num_requests_waiting",
+    "lmdeploy:num_api_requests_waiting",
+    "gpu_cache_usage_perc",
+    "npu_cache_usage_perc",
+    "cpu_cache_usage_perc",
+    "num_requests_running",
+    "dynamo_component_gpu_cache_usage_percent",
+    "dynamo_component_kvstats_active_blocks",
+    "dynamo_component_kvstats_total_blocks",
+    "dynamo_component_total_blocks",
+    "dynamo_frontend_inflight_requests",
+    "dynamo_frontend_model_kv_cache_block_size",
+    "sglang:token_usage",
+    "sglang:num_running_reqs",
+    "sglang:hicache_host_used_tokens",
+    "sglang:hicache_host_total_tokens",
+];
+
+fn line() -> impl Strategy<Value = String> {
+    let label = prop::sample::select(vec![
+        "model_name",
+        "model",
+        "engine",
+        "dp_rank",
+        "version",
+        "pid",
+        "worker_addr",
+        "kv_cache_block_type",
+        "request_type",
+        "dynamo_component",
+        "kv_cache_size_tokens",
+        "num_gpu_blocks",
+        "block_size",
+        "sliding_window",
+    ]);
+    let label_value = prop_oneof![
+        Just(String::new()),
+        prop::sample::select(vec![
+            "None",
+            "prefill",
+            "decode",
+            "max",
+            "used",
+            "tokens_per",
+            "fraction",
+            "scheduled",
+            "waiting",
+        ])
+        .prop_map(str::to_owned),
+        (0u32..300).prop_map(|n| n.to_string()),
+        any::<f64>().prop_map(|n| n.to_string()),
+    ];
+    let value = prop_oneof![
+        (0.0..1.2f64).prop_map(|v| v.to_string()),
+        (0u32..5000).prop_map(|v| v.to_string()),
+        any::<f64>().prop_map(|v| v.to_string()),
+        Just("NaN".to_owned()),
+        Just("-1".to_owned()),
+    ];
+    let labels = prop::collection::btree_map(label, label_value, 0..5);
+    (prop::sample::select(&NAMES[..]), labels, value).prop_map(|(name, labels, value)| {
+        let labels: Vec<String> = labels
+            .into_iter()
+            .map(|(name, value)| format!("{name}=\"{value}\""))
+            .collect();
+        format!("{name}{{{}}} {value}", labels.join(","))
+    })
+}
+
+fn assert_sane(reading: &Reading) {
+    let share = |value: Option<f64>| value.is_none_or(|v| (0.0..=1.0).contains(&v));
+    for pool in &reading.pools {
+        assert!(share(pool.usage.ok()), "{pool:?}");
+        assert!(share(pool.hit_rate) && share(pool.host), "{pool:?}");
+        assert!(share(pool.fill) && share(pool.pending), "{pool:?}");
+        assert_ne!(pool.capacity, Some(0), "{pool:?}");
+        assert!(pool.usage.is_ok() || pool.used.is_none(), "{pool:?}");
+    }
+    assert!(
+        reading.chosen.len() + reading.passed_over.len() < 64,
+        "{reading:?}"
+    );
+}
+
+proptest! {
+    #[test]
+    fn any_gauges_of_any_engines_give_shares_from_0_to_1_or_unknown(
+        lines in prop::collection::vec(line(), 0..30),
+        turn in any::<prop::sample::Index>(),
+    ) {
+        let page = lines.join("\n") + "\n";
+        let mut others = lines.clone();
+        others.reverse();
+        let middle = turn.index(others.len().max(1)).min(others.len());
+        others.rotate_left(middle);
+        let other = others.join("\n") + "\n";
+        with_page(&page, |page| {
+            with_page(&other, |other| {
+                assert_sane(&engine::read(page));
+                assert_eq!(engine::read(page), engine::read(other));
+                for name in engine::names() {
+                    let reading = engine::read_as(name, page).expect("an engine");
+                    assert_sane(&reading);
+                    assert_eq!(Some(reading), engine::read_as(name, other));
+                }
+                let _ = engine::suspects(page);
+            });
+        });
     }
 }

@@ -56,9 +56,10 @@ const REQUEST_GAUGES: &[Gauge] = &[
     Gauge::fraction("cache_hit_rate"),
 ];
 
-/// What is read beside them, since 0.5.10. It names no role.
+/// What is read beside them, most of it since 0.5.10. It names no role.
 const OTHER_GAUGES: &[Gauge] = &[
     Gauge::requests("num_retracted_requests_total"),
+    Gauge::requests("num_grammar_queue_reqs"),
     Gauge::count("hicache_host_used_tokens"),
     Gauge::count("hicache_host_total_tokens"),
 ];
@@ -70,7 +71,6 @@ const SHOWN_ONLY: &[&str] = &[
     "num_retracted_input_tokens_total",
     "num_retracted_output_tokens_total",
     "num_paused_reqs",
-    "num_grammar_queue_reqs",
     "num_decode_host_receive_queue_reqs",
     "prealloc_full_token_usage",
     "prealloc_swa_token_usage",

@@ -226,7 +226,9 @@ impl Table {
                     Ok(_) if known => {
                         notes.passed(value.as_str(), candidate.called, candidate.passed);
                     }
-                    Ok(0.0) if value == Value::Capacity => odd.add("zero_capacity"),
+                    Ok(number) if value == Value::Capacity && whole(number) == Some(0) => {
+                        odd.add("zero_capacity");
+                    }
                     Ok(number) => {
                         known = true;
                         value.put(&mut pool, number);

@@ -130,9 +130,10 @@ fn then(page: &Page<'_>, draft: &mut Draft) {
         .samples(&format!("{}{INFO}", draft.prefix))
         .map(|sample| Info::of(&sample))
         .collect();
-    // Of an engine's several processes, one.
+    // Of an engine's several processes, the one that says most.
     infos.sort_by(|a, b| {
-        (&a.key, a.tokens, a.blocks, a.block_size).cmp(&(&b.key, b.tokens, b.blocks, b.block_size))
+        let says = |info: &Info| (info.tokens, info.blocks, info.block_size, info.hybrid);
+        (&a.key, says(b)).cmp(&(&b.key, says(a)))
     });
     infos.dedup_by(|b, a| a.key == b.key);
     let engines = infos.len() as u64;

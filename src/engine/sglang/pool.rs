@@ -171,6 +171,11 @@ fn passed_over(row: &Row, level: Option<Level>, pool: &Pool, notes: &mut Notes) 
         "pending_prealloc_token_usage",
         "held by requests whose KV is still arriving: `pending`",
     );
+    passed(
+        "queued",
+        "num_grammar_queue_reqs",
+        "waits for its grammar, before the scheduler's queue",
+    );
     if pool.used.is_some() && row.get("kv_used_tokens").is_ok() {
         passed(
             "used",
