@@ -47,10 +47,8 @@ fn of_model(model: &str, pool: Pool) -> Pool {
 fn reading(pools: Vec<Pool>) -> Reading {
     Reading {
         engine: Some("sglang"),
-        role: None,
         pools,
-        chosen: Vec::new(),
-        odd: Vec::new(),
+        ..Reading::none()
     }
 }
 

@@ -128,6 +128,9 @@ fn source(
         "chosen": reading.map(|r| r.chosen.iter()
             .map(|(value, metric)| ((*value).to_owned(), json!(metric)))
             .collect::<Map<_, _>>()),
+        "passed_over": reading.map(|r| r.passed_over.iter()
+            .map(|(value, metric, why)| json!({"value": value, "metric": metric, "why": why}))
+            .collect::<Vec<_>>()),
         "pools": reading.map(|r| r.pools.iter().map(pool).collect::<Vec<_>>()),
     })
 }
@@ -158,6 +161,8 @@ fn pool(pool: &Pool) -> Value {
         "fill": pool.fill,
         "running": pool.running,
         "queued": pool.queued,
+        "preempted": pool.preempted,
+        "host": pool.host,
     })
 }
 

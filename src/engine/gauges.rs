@@ -2,12 +2,15 @@
 //!
 //! Series that differ in labels other than those that tell pools apart (tp, pp and ep ranks, process
 //! ids, an operator's own labels) speak of the same pool, and the largest counts: ranks repeat the
-//! same value, and a gauge of several processes is 0 in all that don't talk to the engine.
+//! same value, and a gauge of several processes is 0 in all that don't talk to the engine. Numbers of
+//! requests are the exception: where they come once for each process (label `pid`), each process
+//! counts its own, so they are added up, and only then the largest of the ranks counts.
 
 use crate::exposition::{Page, Sample};
 use crate::kv::Unknown;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// A fraction up to this is rounding or a moment's overlap, and reads as 1; beyond it something
 /// else is meant (a percentage, another pool's tokens).
@@ -24,8 +27,49 @@ const MAX_POOLS: usize = 1024;
 pub(super) enum Unit {
     /// A share, 0 to 1.
     Fraction,
-    /// Tokens, pages or requests.
+    /// A share in per cent, 0 to 100. It is read as a fraction.
+    Percent,
+    /// A share, 0 to 1, or -1 where the engine does not keep it.
+    FractionIfKept,
+    /// Tokens, blocks or pages.
     Count,
+    /// Requests.
+    Requests,
+}
+
+/// A gauge as an engine names it, behind the beginning that all its names share.
+#[derive(Clone, Copy)]
+pub(super) struct Gauge {
+    /// What it is called in rows and in `chosen`; no two of one engine are called the same.
+    pub(super) id: &'static str,
+    /// The samples' name.
+    pub(super) name: &'static str,
+    /// The label, and its value, of the samples that are meant. `None` for all.
+    pub(super) only: Option<(&'static str, &'static str)>,
+    pub(super) unit: Unit,
+}
+
+impl Gauge {
+    pub(super) const fn new(name: &'static str, unit: Unit) -> Gauge {
+        Gauge {
+            id: name,
+            name,
+            only: None,
+            unit,
+        }
+    }
+
+    pub(super) const fn fraction(name: &'static str) -> Gauge {
+        Gauge::new(name, Unit::Fraction)
+    }
+
+    pub(super) const fn count(name: &'static str) -> Gauge {
+        Gauge::new(name, Unit::Count)
+    }
+
+    pub(super) const fn requests(name: &'static str) -> Gauge {
+        Gauge::new(name, Unit::Requests)
+    }
 }
 
 /// What tells one pool of a page from another.
@@ -43,6 +87,38 @@ impl Ord for Key {
             .cmp(&other.model)
             .then_with(|| number(self).cmp(&number(other)))
             .then_with(|| self.rank.cmp(&other.rank))
+    }
+}
+
+impl Key {
+    /// The pool of an engine that has only one, and names no model.
+    pub(super) const NONE: Key = Key {
+        model: None,
+        rank: None,
+    };
+
+    /// The pool that a sample speaks of: `model` and `rank` are the labels that name them. An empty
+    /// label is as if not there. On a page that a router merged (label `worker_addr`) the engines
+    /// are told apart too.
+    pub(super) fn of(sample: &Sample<'_, '_>, model: &str, rank: &str) -> Key {
+        let mut key = Key::NONE;
+        let mut worker = None;
+        for (name, value) in sample.labels().filter(|(_, value)| !value.is_empty()) {
+            if name == model {
+                key.model = Some(value.into());
+            } else if name == rank {
+                key.rank = Some(value.into());
+            } else if name == "worker_addr" {
+                worker = Some(value);
+            }
+        }
+        if let Some(worker) = worker {
+            key.rank = Some(match key.rank {
+                Some(rank) => format!("{worker} {rank}").into(),
+                None => worker.into(),
+            });
+        }
+        key
     }
 }
 
@@ -67,20 +143,27 @@ impl Odd {
 
     /// The value as its unit allows it, or `None`, counted.
     pub(super) fn check(&mut self, value: f64, unit: Unit) -> Option<f64> {
+        let share = matches!(unit, Unit::Fraction | Unit::FractionIfKept | Unit::Percent);
+        let value = if matches!(unit, Unit::Percent) {
+            value / 100.0
+        } else {
+            value
+        };
         let (reason, value) = if value.is_nan() {
             ("nan", None)
         } else if value.is_infinite() {
             ("infinite", None)
         } else if value < 0.0 {
             ("negative", None)
+        } else if share && value > ALMOST_ONE {
+            ("far_above_one", None)
+        } else if share && value > 1.0 {
+            ("above_one", Some(1.0))
+        } else if value > MAX_COUNT {
+            ("too_large", None)
         } else {
-            match unit {
-                Unit::Fraction if value > ALMOST_ONE => ("far_above_one", None),
-                Unit::Fraction if value > 1.0 => ("above_one", Some(1.0)),
-                Unit::Count if value > MAX_COUNT => ("too_large", None),
-                // Adding 0 turns -0 into 0.
-                _ => return Some(value + 0.0),
-            }
+            // Adding 0 turns -0 into 0.
+            return Some(value + 0.0);
         };
         self.add(reason);
         value
@@ -103,6 +186,15 @@ impl Row {
     /// The gauge's value as a whole number.
     pub(super) fn count(&self, gauge: &str) -> Option<u64> {
         self.get(gauge).ok().and_then(whole)
+    }
+
+    /// Takes over the gauges that this row does not have.
+    pub(super) fn absorb(&mut self, other: Row) {
+        for (gauge, value) in other.0 {
+            if self.get(gauge) == Err(Unknown::Absent) {
+                self.0.push((gauge, value));
+            }
+        }
     }
 
     fn put(&mut self, gauge: &'static str, value: Option<f64>) {
@@ -137,24 +229,85 @@ pub(super) fn float(value: u64) -> f64 {
 pub(super) struct Sheet {
     pub(super) rows: BTreeMap<Key, Row>,
     pub(super) odd: Odd,
+    taken: u64,
+    sum: u64,
 }
 
+/// One process's number of requests.
+struct OfProcess {
+    key: Key,
+    /// The labels but `pid`, sorted.
+    labels: Vec<(Box<str>, Box<str>)>,
+    pid: Box<str>,
+    requests: f64,
+}
+
+// === impl Sheet ===
+
 impl Sheet {
-    /// Takes every sample named `sample_name` as the gauge `gauge`. `key` says which pool a sample
-    /// speaks of; a sample for which it says `None` is left out.
+    /// Takes the samples of `gauge`, whose name on the page begins with `prefix`. `key` says which
+    /// pool a sample speaks of; a sample for which it says `None` is left out.
     pub(super) fn take<'t>(
         &mut self,
         page: &Page<'t>,
-        sample_name: &str,
-        gauge: &'static str,
+        prefix: &str,
+        gauge: &Gauge,
+        key: impl Fn(&Sample<'_, 't>) -> Option<Key>,
+    ) {
+        let name = format!("{prefix}{}", gauge.name);
+        self.take_named(page, &name, gauge.id, gauge.unit, |sample| {
+            let meant = gauge
+                .only
+                .is_none_or(|(label, value)| sample.label(label).is_some_and(|v| v == value));
+            meant.then(|| key(sample)).flatten()
+        });
+    }
+
+    /// Takes every sample named `name` as the gauge `id`, as [`Sheet::take`] does.
+    pub(super) fn take_named<'t>(
+        &mut self,
+        page: &Page<'t>,
+        name: &str,
+        id: &'static str,
         unit: Unit,
         key: impl Fn(&Sample<'_, 't>) -> Option<Key>,
     ) {
-        for sample in page.samples(sample_name) {
-            if let Some(key) = key(&sample) {
-                let value = self.odd.check(sample.value(), unit);
-                self.rows.entry(key).or_default().put(gauge, value);
+        let mut processes = Vec::new();
+        for sample in page.samples(name) {
+            let Some(key) = key(&sample) else { continue };
+            self.count_in(id, &sample);
+            if matches!(unit, Unit::FractionIfKept) && sample.value() == -1.0 {
+                continue;
             }
+            let value = self.odd.check(sample.value(), unit);
+            match (value, of_process(&sample, unit)) {
+                (Some(requests), Some((pid, labels))) => processes.push(OfProcess {
+                    key,
+                    labels,
+                    pid,
+                    requests,
+                }),
+                _ => self.rows.entry(key).or_default().put(id, value),
+            }
+        }
+        self.put_sums(id, processes);
+    }
+
+    /// Adds up what the processes of one rank say.
+    fn put_sums(&mut self, id: &'static str, mut processes: Vec<OfProcess>) {
+        // Sorted, so that floats are added in the same order however the page was written; of a
+        // series that stands there twice the largest counts.
+        processes.sort_by(|a, b| {
+            (&a.key, &a.labels, &a.pid)
+                .cmp(&(&b.key, &b.labels, &b.pid))
+                .then_with(|| b.requests.total_cmp(&a.requests))
+        });
+        processes.dedup_by(|b, a| (&a.key, &a.labels, &a.pid) == (&b.key, &b.labels, &b.pid));
+        for rank in processes.chunk_by(|a, b| (&a.key, &a.labels) == (&b.key, &b.labels)) {
+            let Some(first) = rank.first() else { continue };
+            let sum: f64 = rank.iter().map(|process| process.requests).sum();
+            let sum = self.odd.check(sum, Unit::Requests);
+            self.rows.entry(first.key.clone()).or_default().put(id, sum);
         }
     }
 
@@ -165,6 +318,44 @@ impl Sheet {
             self.odd.add("too_many_pools");
         }
     }
+
+    /// A number that is the same for two pages where the samples taken are the same, in whatever
+    /// order; `None` where none was taken. Comparable within one build.
+    pub(super) fn fingerprint(&self) -> Option<u64> {
+        (self.taken > 0).then_some(self.sum)
+    }
+
+    fn count_in(&mut self, id: &'static str, sample: &Sample<'_, '_>) {
+        // Labels are hashed in the page's order, as a server writes a series the same each time.
+        let mut hasher = DefaultHasher::new();
+        id.hash(&mut hasher);
+        for label in sample.labels() {
+            label.hash(&mut hasher);
+        }
+        sample.value_text().hash(&mut hasher);
+        self.sum = self.sum.wrapping_add(hasher.finish());
+        self.taken += 1;
+    }
+}
+
+/// The process that a number of requests is of, and its other labels. `None` where the sample is of
+/// the engine as a whole.
+#[allow(clippy::type_complexity)] // Used once, and taken apart at once.
+fn of_process(
+    sample: &Sample<'_, '_>,
+    unit: Unit,
+) -> Option<(Box<str>, Vec<(Box<str>, Box<str>)>)> {
+    if !matches!(unit, Unit::Requests) {
+        return None;
+    }
+    let pid = sample.label("pid").filter(|pid| !pid.is_empty())?;
+    let mut labels: Vec<(Box<str>, Box<str>)> = sample
+        .labels()
+        .filter(|(name, value)| *name != "pid" && !value.is_empty())
+        .map(|(name, value)| (name.into(), value.into()))
+        .collect();
+    labels.sort_unstable();
+    Some((pid.into(), labels))
 }
 
 #[cfg(test)]

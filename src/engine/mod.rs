@@ -1,52 +1,103 @@
 //! From pages to what each role says of its KV cache. Pure: no I/O, clock or async.
 //!
-//! [`read`] recognises the engine from a page's metric names and reads its pools; [`current`] says
+//! [`read`] recognises the engine from a page's metric names and reads its pools, [`read_as`] takes a
+//! page for a given engine's, [`read_mapped`] reads by a [`Mapping`] instead; [`current`] says
 //! whether a source's last reading may still be used; [`aggregate`](fn@aggregate) puts the readings of all
 //! sources together, one [`RoleState`] per role and model; [`headline`](fn@headline) picks the one that the
 //! usage header speaks of. [`observe`] does the last steps for a whole snapshot. [`is_kv_family`] says
-//! which names on a page carry KV state at all.
+//! which names on a page carry KV state at all, and [`suspects`] which look like it on a page of no
+//! known engine.
 //!
-//! A new engine is one file here and one row of [`ENGINES`].
+//! A new engine is one file here, most often nothing but a [`table`], and one row of [`ENGINES`].
 
 mod aggregate;
+mod dynamo;
 mod freshness;
 mod gauges;
 mod headline;
+mod llamacpp;
+mod lmdeploy;
+mod mapping;
+mod mindie;
+mod nim;
+mod notes;
 mod sglang;
+mod suspects;
+mod table;
+mod tgi;
+mod triton;
+mod trtllm;
+mod vllm;
 
 pub use crate::kv::RoleState;
 pub use aggregate::{SourceReading, aggregate};
 pub use freshness::{current, observe};
 pub use headline::headline;
+pub use mapping::{
+    BlockSize, MAPPING, MappedGauge, MappedUnit, Mapping, MappingError, MappingSpec, read_mapped,
+};
+pub use suspects::{Suspect, suspects};
 
 use crate::exposition::Page;
 use crate::kv::Reading;
 
 /// An engine that kvgauge can read.
-struct Engine {
+trait Engine: Sync {
     /// The name in [`Reading::engine`].
-    name: &'static str,
+    fn name(&self) -> &'static str;
     /// Whether a metric family of this name, in any spelling that `read` knows, carries KV state: what
     /// `read` takes values from, takes them from where another is missing, or only shows.
-    is_kv: fn(&str) -> bool,
-    /// Reads a page of this engine; `None` where the page is not of it. Leaves
-    /// [`Reading::engine`] to the caller.
-    read: fn(&Page<'_>) -> Option<Reading>,
+    fn is_kv(&self, family: &str) -> bool;
+    /// Whether the page is this engine's, from the names on it.
+    fn claim(&self, page: &Page<'_>) -> Option<Claim>;
+    /// Reads the page as one of this engine.
+    fn read(&self, page: &Page<'_>) -> Reading;
 }
 
-/// Every engine, in the order they are tried.
-const ENGINES: &[Engine] = &[Engine {
-    name: "sglang",
-    is_kv: sglang::is_kv,
-    read: sglang::read,
-}];
+/// How surely a page is an engine's: the greater, the surer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Claim {
+    /// It has families by the engine's names.
+    Names,
+    /// It has samples of gauges that are read.
+    Samples,
+}
+
+/// Every engine. Where a page has the samples of several, the first counts: a Dynamo worker passes
+/// on those of the engine in it, which say more than its own.
+const ENGINES: &[&dyn Engine] = &[
+    &sglang::Sglang,
+    &vllm::TABLE,
+    &trtllm::TABLE,
+    &triton::TABLE,
+    &tgi::TABLE,
+    &llamacpp::TABLE,
+    &lmdeploy::TABLE,
+    &nim::TABLE,
+    &mindie::TABLE,
+    &dynamo::TABLE,
+];
+
+/// The names of every engine, as in [`Reading::engine`].
+pub fn names() -> impl Iterator<Item = &'static str> {
+    ENGINES.iter().map(|engine| engine.name())
+}
 
 /// Whether a metric family of this name carries the KV state of an engine: usage, capacity, tokens
 /// used, requests running and queued, hit rate and the like. The answer comes from the tables that
 /// [`read`] reads by, of every engine.
 #[must_use]
 pub fn is_kv_family(name: &str) -> bool {
-    ENGINES.iter().any(|engine| (engine.is_kv)(name))
+    ENGINES.iter().any(|engine| engine.is_kv(name))
+}
+
+/// The engines whose names are on the page. [`read`] takes the surest, the first of several: on a page
+/// of one engine there is one.
+pub fn claimants(page: &Page<'_>) -> impl Iterator<Item = &'static str> {
+    ENGINES
+        .iter()
+        .filter(|engine| engine.claim(page).is_some())
+        .map(|engine| engine.name())
 }
 
 /// What a page says of its engine's pools.
@@ -55,17 +106,22 @@ pub fn is_kv_family(name: &str) -> bool {
 /// one) gives a reading without engine and without pools. The order of lines does not matter.
 #[must_use]
 pub fn read(page: &Page<'_>) -> Reading {
+    let mut surest: Option<(&dyn Engine, Claim)> = None;
     for engine in ENGINES {
-        if let Some(mut reading) = (engine.read)(page) {
-            reading.engine = Some(engine.name);
-            return reading;
+        if let Some(claim) = engine.claim(page)
+            && surest.is_none_or(|(_, before)| claim > before)
+        {
+            surest = Some((*engine, claim));
         }
     }
-    Reading {
-        engine: None,
-        role: None,
-        pools: Vec::new(),
-        chosen: Vec::new(),
-        odd: Vec::new(),
-    }
+    surest.map_or_else(Reading::none, |(engine, _)| engine.read(page))
+}
+
+/// What a page says when it is taken for one of the engine of this name, whatever is on it. Where it
+/// has none of that engine's gauges there are no pools, so its usage is unknown (`absent`). `None`
+/// where no engine is called so: [`names`] has all.
+#[must_use]
+pub fn read_as(engine: &str, page: &Page<'_>) -> Option<Reading> {
+    let engine = ENGINES.iter().find(|e| e.name() == engine)?;
+    Some(engine.read(page))
 }

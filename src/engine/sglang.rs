@@ -8,54 +8,69 @@
 
 mod pool;
 
-use super::gauges::{Key, Sheet, Unit, whole};
+use super::gauges::{Gauge, Key, Sheet, whole};
+use super::notes::Notes;
+use super::table::Draft;
+use super::{Claim, Engine};
 use crate::exposition::{Page, Sample};
-use crate::kv::{Pool, Reading, Role};
-use pool::Chosen;
+use crate::kv::{Reading, Role};
+use std::collections::BTreeMap;
+
+/// See the [module](self) description.
+pub(super) struct Sglang;
 
 /// The gauges that speak of the KV pool itself: their `engine_type` is the engine's role. Counters
 /// are no guide, they say `unified` on a decode server with several tokenizer processes.
-const KV_GAUGES: &[(&str, Unit)] = &[
-    ("token_usage", Unit::Fraction),
-    ("full_token_usage", Unit::Fraction),
-    ("swa_token_usage", Unit::Fraction),
-    ("mamba_usage", Unit::Fraction),
-    ("kv_used_tokens", Unit::Count),
-    ("kv_available_tokens", Unit::Count),
-    ("kv_evictable_tokens", Unit::Count),
-    ("num_used_tokens", Unit::Count),
-    ("swa_used_tokens", Unit::Count),
-    ("swa_available_tokens", Unit::Count),
-    ("swa_evictable_tokens", Unit::Count),
-    ("mamba_used_tokens", Unit::Count),
-    ("mamba_available_tokens", Unit::Count),
-    ("mamba_evictable_tokens", Unit::Count),
-    ("max_total_num_tokens", Unit::Count),
-    ("max_total_num_tokens_swa", Unit::Count),
-    ("page_size", Unit::Count),
-    ("num_pages", Unit::Count),
-    ("pending_prealloc_token_usage", Unit::Fraction),
+const KV_GAUGES: &[Gauge] = &[
+    Gauge::fraction("token_usage"),
+    Gauge::fraction("full_token_usage"),
+    Gauge::fraction("swa_token_usage"),
+    Gauge::fraction("mamba_usage"),
+    Gauge::count("kv_used_tokens"),
+    Gauge::count("kv_available_tokens"),
+    Gauge::count("kv_evictable_tokens"),
+    Gauge::count("num_used_tokens"),
+    Gauge::count("swa_used_tokens"),
+    Gauge::count("swa_available_tokens"),
+    Gauge::count("swa_evictable_tokens"),
+    Gauge::count("mamba_used_tokens"),
+    Gauge::count("mamba_available_tokens"),
+    Gauge::count("mamba_evictable_tokens"),
+    Gauge::count("max_total_num_tokens"),
+    Gauge::count("max_total_num_tokens_swa"),
+    Gauge::count("page_size"),
+    Gauge::count("num_pages"),
+    Gauge::fraction("pending_prealloc_token_usage"),
 ];
 
 /// The scheduler's other gauges that are read.
-const REQUEST_GAUGES: &[(&str, Unit)] = &[
-    ("num_running_reqs", Unit::Count),
-    ("num_queue_reqs", Unit::Count),
-    ("num_prefill_bootstrap_queue_reqs", Unit::Count),
+const REQUEST_GAUGES: &[Gauge] = &[
+    Gauge::requests("num_running_reqs"),
+    Gauge::requests("num_queue_reqs"),
+    Gauge::requests("num_prefill_bootstrap_queue_reqs"),
     // The name of the former until 0.5.10.
-    ("num_prefill_prealloc_queue_reqs", Unit::Count),
-    ("num_prefill_inflight_queue_reqs", Unit::Count),
-    ("num_decode_prealloc_queue_reqs", Unit::Count),
-    ("num_decode_transfer_queue_reqs", Unit::Count),
-    ("cache_hit_rate", Unit::Fraction),
+    Gauge::requests("num_prefill_prealloc_queue_reqs"),
+    Gauge::requests("num_prefill_inflight_queue_reqs"),
+    Gauge::requests("num_decode_prealloc_queue_reqs"),
+    Gauge::requests("num_decode_transfer_queue_reqs"),
+    Gauge::fraction("cache_hit_rate"),
 ];
 
-/// KV state that no value is made of: requests that lost their KV to others, queues beside the
-/// scheduler's, and tokens promised to requests that are to come.
+/// What is read beside them, most of it since 0.5.10. It names no role.
+const OTHER_GAUGES: &[Gauge] = &[
+    Gauge::requests("num_retracted_requests_total"),
+    Gauge::requests("num_grammar_queue_reqs"),
+    Gauge::count("hicache_host_used_tokens"),
+    Gauge::count("hicache_host_total_tokens"),
+];
+
+/// KV state that no value is made of: requests that have lost their KV to others and not got it back,
+/// tokens lost so, queues beside the scheduler's, and tokens promised to requests that are to come.
 const SHOWN_ONLY: &[&str] = &[
     "num_retracted_reqs",
-    "num_retracted_requests_total",
-    "num_grammar_queue_reqs",
+    "num_retracted_input_tokens_total",
+    "num_retracted_output_tokens_total",
+    "num_paused_reqs",
     "num_decode_host_receive_queue_reqs",
     "prealloc_full_token_usage",
     "prealloc_swa_token_usage",
@@ -68,129 +83,126 @@ const CONFIG_INFO: &str = "cache_config_info";
 /// without escaping, and what the router merges).
 const SPELLINGS: [&str; 2] = ["sglang:", "sglang_"];
 
-/// Every gauge that is read, without its prefix.
-fn gauges() -> impl Iterator<Item = &'static str> {
-    let all = KV_GAUGES.iter().chain(REQUEST_GAUGES);
-    all.map(|(name, _)| *name)
+/// Every gauge that is read.
+fn gauges() -> impl Iterator<Item = &'static Gauge> {
+    KV_GAUGES.iter().chain(REQUEST_GAUGES).chain(OTHER_GAUGES)
 }
 
-/// Whether a family of this name carries KV state.
-pub(super) fn is_kv(family: &str) -> bool {
-    let name = SPELLINGS.into_iter().find_map(|s| family.strip_prefix(s));
-    name.is_some_and(|name| {
-        name == CONFIG_INFO || SHOWN_ONLY.contains(&name) || gauges().any(|gauge| gauge == name)
-    })
-}
-
-/// Reads a page of SGLang; `None` where nothing on it is SGLang's.
-pub(super) fn read(page: &Page<'_>) -> Option<Reading> {
-    let prefix = prefix(page)?;
-    let mut sheet = Sheet::default();
-    for &(gauge, unit) in KV_GAUGES.iter().chain(REQUEST_GAUGES) {
-        sheet.take(page, &format!("{prefix}{gauge}"), gauge, unit, key);
-    }
-    sheet.bound();
-
-    let info = info_capacity(page, prefix);
-    if sheet.rows.is_empty() && info.is_some() {
-        // A fresh 0.5.10 shows nothing but this.
-        sheet
-            .rows
-            .entry(Key {
-                model: None,
-                rank: None,
-            })
-            .or_default();
+impl Engine for Sglang {
+    fn name(&self) -> &'static str {
+        "sglang"
     }
 
-    let role = role(page, prefix);
-    let mut chosen = Chosen::default();
-    let mut pools: Vec<Pool> = Vec::with_capacity(sheet.rows.len());
-    for (key, row) in &sheet.rows {
-        let mut pool = pool::read(row, role, info, &mut sheet.odd, &mut chosen);
-        pool.model = key.model.as_deref().map(Into::into);
-        pool.rank = key.rank.as_deref().map(Into::into);
-        pools.push(pool);
-    }
-    Some(Reading {
-        engine: None,
-        role,
-        pools,
-        chosen: chosen.into_vec(),
-        odd: sheet.odd.into_vec(),
-    })
-}
-
-/// How the page spells SGLang's names. The samples decide: where no colon is left in them, HELP and
-/// TYPE may keep it.
-fn prefix(page: &Page<'_>) -> Option<&'static str> {
-    SPELLINGS
-        .into_iter()
-        .find(|prefix| {
-            gauges()
-                .chain([CONFIG_INFO])
-                .any(|name| page.samples(&format!("{prefix}{name}")).next().is_some())
+    fn is_kv(&self, family: &str) -> bool {
+        let name = SPELLINGS.into_iter().find_map(|s| family.strip_prefix(s));
+        name.is_some_and(|name| {
+            name == CONFIG_INFO
+                || SHOWN_ONLY.contains(&name)
+                || gauges().any(|gauge| gauge.name == name)
         })
-        // An engine so fresh that it has none of them yet.
-        .or_else(|| {
-            SPELLINGS.into_iter().find(|prefix| {
-                page.families()
-                    .iter()
-                    .any(|f| f.name().starts_with(*prefix))
-            })
-        })
+    }
+
+    fn claim(&self, page: &Page<'_>) -> Option<Claim> {
+        prefix(page).map(|(_, claim)| claim)
+    }
+
+    fn read(&self, page: &Page<'_>) -> Reading {
+        let prefix = prefix(page).map_or(SPELLINGS[0], |(prefix, _)| prefix);
+        let mut sheet = Sheet::default();
+        for gauge in gauges() {
+            sheet.take(page, prefix, gauge, key);
+        }
+        sheet.bound();
+
+        let named = role(page, prefix);
+        let role = match named {
+            Named::One(role) => Some(role),
+            // Gauges that name no role are those of an engine without disaggregation.
+            Named::None if !sheet.rows.is_empty() => Some(Role::Unified),
+            Named::None | Named::Several => None,
+        };
+        let info = info_capacity(page, prefix);
+        if sheet.rows.is_empty() && info.is_some() {
+            // A fresh 0.5.10 shows nothing but this.
+            sheet.rows.entry(Key::NONE).or_default();
+        }
+
+        let fingerprint = sheet.fingerprint();
+        let mut draft = Draft {
+            prefix,
+            role,
+            pools: BTreeMap::new(),
+            notes: Notes::default(),
+            odd: sheet.odd,
+        };
+        for (key, row) in sheet.rows {
+            let pool = pool::read(&row, role, info, &mut draft.odd, &mut draft.notes);
+            draft.pools.insert(key, pool);
+        }
+        draft.into_reading(self.name(), fingerprint)
+    }
+}
+
+/// How the page spells SGLang's names, and how surely they are its. The samples decide: where no colon
+/// is left in them, HELP and TYPE may keep it.
+fn prefix(page: &Page<'_>) -> Option<(&'static str, Claim)> {
+    let with_samples = SPELLINGS.into_iter().find(|prefix| {
+        gauges()
+            .map(|gauge| gauge.name)
+            .chain([CONFIG_INFO])
+            .any(|name| page.samples(&format!("{prefix}{name}")).next().is_some())
+    });
+    if let Some(prefix) = with_samples {
+        return Some((prefix, Claim::Samples));
+    }
+    // An engine so fresh that it has none of them yet.
+    let of_page = |prefix: &&str| {
+        page.families()
+            .iter()
+            .any(|f| f.name().starts_with(*prefix))
+    };
+    let prefix = SPELLINGS.into_iter().find(of_page)?;
+    Some((prefix, Claim::Names))
 }
 
 /// The pool that a sample speaks of; none for the parts of a total.
 fn key(sample: &Sample<'_, '_>) -> Option<Key> {
-    let mut key = Key {
-        model: None,
-        rank: None,
-    };
-    let mut worker = None;
-    // An empty label is as if not there; an empty priority marks the total.
-    for (name, value) in sample.labels().filter(|(_, value)| !value.is_empty()) {
-        match name {
-            "priority" => return None,
-            "model_name" => key.model = Some(value.into()),
-            "dp_rank" => key.rank = Some(value.into()),
-            // On a page that a router merged: engines apart.
-            "worker_addr" => worker = Some(value),
-            _ => {}
-        }
-    }
-    if let Some(worker) = worker {
-        key.rank = Some(match key.rank {
-            Some(rank) => format!("{worker} {rank}").into(),
-            None => worker.into(),
-        });
-    }
-    Some(key)
+    // An empty priority marks the total.
+    let part = sample.label("priority").is_some_and(|p| !p.is_empty());
+    (!part).then(|| Key::of(sample, "model_name", "dp_rank"))
 }
 
-/// The role that the KV gauges name, or else the other gauges; `None` where they name none, several,
-/// or one that changes (`dynamic`).
-fn role(page: &Page<'_>, prefix: &str) -> Option<Role> {
-    [KV_GAUGES, REQUEST_GAUGES]
-        .into_iter()
-        .find_map(|gauges| {
-            let mut named: Option<Result<Role, ()>> = None;
-            for (gauge, _) in gauges {
-                for sample in page.samples(&format!("{prefix}{gauge}")) {
-                    let Some(text) = sample.label("engine_type").filter(|t| !t.is_empty()) else {
-                        continue;
-                    };
-                    let role = text.parse::<Role>();
-                    named = match named {
-                        None => Some(role),
-                        Some(before) if before == role => named,
-                        Some(_) => Some(Err(())),
-                    };
+/// What `engine_type` says on a page.
+#[derive(Clone, Copy, PartialEq)]
+enum Named {
+    None,
+    One(Role),
+    /// Several roles, or one that changes (`dynamic`).
+    Several,
+}
+
+/// The role that the KV gauges name, or else the other gauges.
+fn role(page: &Page<'_>, prefix: &str) -> Named {
+    for gauges in [KV_GAUGES, REQUEST_GAUGES] {
+        let mut named = Named::None;
+        for gauge in gauges {
+            for sample in page.samples(&format!("{prefix}{}", gauge.name)) {
+                let Some(text) = sample.label("engine_type").filter(|t| !t.is_empty()) else {
+                    continue;
+                };
+                let role = text.parse().map_or(Named::Several, Named::One);
+                if named == Named::None {
+                    named = role;
+                } else if named != role {
+                    named = Named::Several;
                 }
             }
-            named
-        })?
-        .ok()
+        }
+        if named != Named::None {
+            return named;
+        }
+    }
+    Named::None
 }
 
 /// Capacity in tokens from the labels of `cache_config_info`.

@@ -64,7 +64,8 @@ impl Queues {
 pub struct Pool {
     /// The model served, where the page names it.
     pub model: Option<Arc<str>>,
-    /// The data-parallel rank (SGLang `dp_rank`, vLLM `engine`), where the page has one.
+    /// The data-parallel rank (SGLang `dp_rank`, vLLM `engine`, Triton `version`), where the page has
+    /// one.
     pub rank: Option<Arc<str>>,
     /// Which kind of pool gives usage, used and capacity: the fullest one.
     pub kind: PoolKind,
@@ -85,8 +86,14 @@ pub struct Pool {
     /// Decode: share of the pool held by requests whose KV is still arriving
     /// (not part of `usage`), 0 to 1.
     pub pending: Option<f64>,
-    /// Prefix cache hit rate of the last prefill batch, 0 to 1. Unknown on decode servers.
+    /// Prefix cache hit rate as the engine gives it (SGLang: of the last prefill batch), 0 to 1.
+    /// Unknown on SGLang's decode servers.
     pub hit_rate: Option<f64>,
+    /// Requests that lost their KV to others since the engine's start (SGLang: retracted, vLLM:
+    /// preempted).
+    pub preempted: Option<u64>,
+    /// Share of the tier in host memory that is occupied, 0 to 1.
+    pub host: Option<f64>,
 }
 
 impl Pool {
@@ -106,6 +113,8 @@ impl Pool {
             queues: Queues::default(),
             pending: None,
             hit_rate: None,
+            preempted: None,
+            host: None,
         }
     }
 }
@@ -115,14 +124,37 @@ impl Pool {
 pub struct Reading {
     /// The engine recognised from the page (`sglang`), or `None`.
     pub engine: Option<&'static str>,
-    /// The role the page itself names (SGLang's `engine_type`), where it does. Settings win over it.
+    /// The role the page itself names (SGLang's `engine_type`), where it does; `unified` where its
+    /// engine has KV gauges and names no role. Settings win over it. A router has none.
     pub role: Option<Role>,
     /// The pools found, in order of model and rank. Empty when the engine was not recognised.
     pub pools: Vec<Pool>,
     /// Which metric gave each value: `("usage", "kv_used_tokens / max_total_num_tokens")`.
     pub chosen: Vec<(&'static str, &'static str)>,
+    /// Metrics on the page that could have given a value and did not, with the reason: value, metric,
+    /// why. Each once, so a few dozen at most.
+    pub passed_over: Vec<(&'static str, &'static str, &'static str)>,
     /// Values that can't be right, counted by reason: `above_one` (over 1 by at most 0.05, read as
     /// 1); all others are read as unknown: `far_above_one`, `nan`, `negative`, `infinite`,
     /// `too_large`, `zero_capacity`, `too_many_pools`.
     pub odd: Vec<(&'static str, u64)>,
+    /// Changes when a gauge of the engine's that was read changes: the same for the same samples in
+    /// whatever order, comparable within one process. `None` where no gauge was read.
+    pub fingerprint: Option<u64>,
+}
+
+impl Reading {
+    /// What a page of no known engine gives: no pools.
+    #[must_use]
+    pub fn none() -> Reading {
+        Reading {
+            engine: None,
+            role: None,
+            pools: Vec::new(),
+            chosen: Vec::new(),
+            passed_over: Vec::new(),
+            odd: Vec::new(),
+            fingerprint: None,
+        }
+    }
 }

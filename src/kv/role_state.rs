@@ -34,7 +34,7 @@ pub struct RoleState {
     /// Decode: share of the pools held by requests whose KV is still arriving (not part of
     /// `usage`), 0 to 1.
     pub pending: Option<f64>,
-    /// Prefix cache hit rate of the last prefill batch, plain mean over the pools, 0 to 1.
+    /// Prefix cache hit rate as the engines give it, plain mean over the pools, 0 to 1.
     pub hit_rate: Option<f64>,
     /// Age of the oldest reading used.
     pub age: Option<Duration>,

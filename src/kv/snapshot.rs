@@ -97,7 +97,7 @@ pub struct SourceState {
     pub reading: Option<Arc<Reading>>,
     /// When the last good page was asked for.
     pub taken: Option<Instant>,
-    /// Since when the page's content has not changed.
+    /// Since when no gauge that is read has changed; where none is, since when nothing on the page has.
     pub unchanged_since: Option<Instant>,
     /// The last attempt's duration in seconds.
     pub duration: Option<f64>,

@@ -43,7 +43,8 @@ struct Poller {
 struct Understood {
     prepared: Prepared,
     reading: Reading,
-    /// Of all that is on it, shown again or not.
+    /// Of the gauges that the reading is made of; of all that is on the page, shown again or not,
+    /// where there is no such gauge.
     content: u64,
 }
 
@@ -212,14 +213,16 @@ impl Poller {
         self.state.samples = Some(page.sample_count() as u64);
         self.state.exposed = Some(prepared.sample_count() as u64);
         self.state.bytes = Some(text.len() as u64);
+        let reading = engine::read(&page);
         Ok(Understood {
             prepared,
-            reading: engine::read(&page),
-            content: page.content_hash(),
+            // Of a whole page something moves each time: it counts our own reads, for one.
+            content: reading.fingerprint.unwrap_or_else(|| page.content_hash()),
+            reading,
         })
     }
 
-    /// Since when nothing on the page has moved.
+    /// Since when nothing that counts has moved.
     fn compare(&mut self, asked: Instant, content: u64) {
         if self.content != Some(content) {
             self.content = Some(content);
@@ -232,7 +235,8 @@ impl Poller {
         for (reason, count) in &reading.odd {
             add(&mut self.state.odd, reason, *count);
         }
-        self.state.role = self.source.role.or(reading.role);
+        // An engine that has just started again may not name its role yet.
+        self.state.role = self.source.role.or(reading.role).or(self.state.role);
         self.state.up = Some(true);
         self.state.taken = Some(asked);
         self.state.reading = Some(Arc::new(reading));

@@ -163,7 +163,7 @@ pub const PD_REQUESTS: Name = name(
 pub const HIT_RATIO: Name = name(
     "kvgauge_prefix_cache_hit_ratio",
     Gauge,
-    "Prefix cache hit rate of the last prefill batch, 0 to 1.",
+    "Prefix cache hit rate as the engines give it (SGLang: of the last prefill batch), 0 to 1.",
 );
 /// Whether the last read of a source was good.
 pub const SOURCE_UP: Name = name(
@@ -177,11 +177,11 @@ pub const SOURCE_AGE: Name = name(
     Gauge,
     "Age of the source's last good page.",
 );
-/// How long nothing on the page has moved.
+/// How long the gauges that are read have not moved.
 pub const SOURCE_UNCHANGED: Name = name(
     "kvgauge_source_unchanged_seconds",
     Gauge,
-    "For how long nothing on the source's page has changed.",
+    "For how long no gauge that is read has changed; of a source without such, nothing on its page.",
 );
 /// Scrape duration.
 pub const SOURCE_DURATION: Name = name(

@@ -15,27 +15,11 @@
 //! unknown (`invalid`), since it may be the fullest one.
 
 use super::super::gauges::{Odd, Row, Unit, float, whole};
+use super::super::notes::Notes;
 use crate::kv::{Pool, PoolKind, Queues, Role, Unknown};
 
 /// How far `token_usage` may lie from the value it was rounded from, with room for the float.
 const ROUNDING: f64 = 0.005 + 1e-9;
-
-/// Which metric gave each value, each pair once.
-#[derive(Default)]
-pub(super) struct Chosen(Vec<(&'static str, &'static str)>);
-
-impl Chosen {
-    fn add(&mut self, value: &'static str, metric: &'static str) {
-        if !self.0.contains(&(value, metric)) {
-            self.0.push((value, metric));
-        }
-    }
-
-    pub(super) fn into_vec(mut self) -> Vec<(&'static str, &'static str)> {
-        self.0.sort_unstable();
-        self.0
-    }
-}
 
 /// How full one kind of pool is.
 #[derive(Clone, Copy)]
@@ -61,7 +45,7 @@ pub(super) fn read(
     role: Option<Role>,
     info: Option<u64>,
     odd: &mut Odd,
-    chosen: &mut Chosen,
+    notes: &mut Notes,
 ) -> Pool {
     let capacity = full_capacity(row, info, odd);
     let level = fullest(row, capacity, odd);
@@ -71,10 +55,10 @@ pub(super) fn read(
     pool.kind = kind;
     pool.usage = level.map(|level| level.usage);
     if let Ok(level) = level {
-        chosen.add("usage", level.from);
+        notes.chose("usage", level.from);
         if let Some((used, from)) = used(row, kind, capacity) {
             pool.used = Some(used);
-            chosen.add("used", from);
+            notes.chose("used", from);
         }
     }
     let capacity = match kind {
@@ -87,19 +71,20 @@ pub(super) fn read(
     };
     if let Some((tokens, from)) = capacity {
         pool.capacity = Some(tokens);
-        chosen.add("capacity", from);
+        notes.chose("capacity", from);
     }
-    pool.fill = fill(row, kind, chosen);
+    pool.fill = fill(row, kind, notes);
 
     let mut count = |value, names: &[&'static str]| {
         let (number, from) = names
             .iter()
             .find_map(|name| Some((row.count(name)?, *name)))?;
-        chosen.add(value, from);
+        notes.chose(value, from);
         Some(number)
     };
     pool.running = count("running", &["num_running_reqs"]);
     pool.queued = count("queued", &["num_queue_reqs"]);
+    pool.preempted = count("preempted", &["num_retracted_requests_total"]);
     pool.queues = Queues {
         bootstrap: count(
             "bootstrap",
@@ -114,16 +99,103 @@ pub(super) fn read(
     };
     pool.pending = row.get("pending_prealloc_token_usage").ok();
     if pool.pending.is_some() {
-        chosen.add("pending", "pending_prealloc_token_usage");
+        notes.chose("pending", "pending_prealloc_token_usage");
     }
-    // A decode server looks up no prefix: it always says 0.
-    if role != Some(Role::Decode) {
-        pool.hit_rate = row.get("cache_hit_rate").ok();
+    let hit_rate = row.get("cache_hit_rate").ok();
+    if hit_rate.is_some() && role == Some(Role::Decode) {
+        notes.passed(
+            "hit_rate",
+            "cache_hit_rate",
+            "a decode server looks up no prefix and always says 0",
+        );
+    } else if hit_rate.is_some() {
+        pool.hit_rate = hit_rate;
+        notes.chose("hit_rate", "cache_hit_rate");
     }
-    if pool.hit_rate.is_some() {
-        chosen.add("hit_rate", "cache_hit_rate");
+    pool.host = host(row, odd);
+    if pool.host.is_some() {
+        notes.chose(
+            "host",
+            "hicache_host_used_tokens / hicache_host_total_tokens",
+        );
     }
+    passed_over(row, level.ok(), &pool, notes);
     pool
+}
+
+/// The tier in host memory; an engine without one says 0 of 0.
+fn host(row: &Row, odd: &mut Odd) -> Option<f64> {
+    let used = row.get("hicache_host_used_tokens").ok()?;
+    let total = row.get("hicache_host_total_tokens").ok()?;
+    if total <= 0.0 {
+        return None;
+    }
+    odd.check(used / total, Unit::Fraction)
+}
+
+/// The gauges that look like a candidate too, and why another was taken.
+fn passed_over(row: &Row, level: Option<Level>, pool: &Pool, notes: &mut Notes) {
+    let mut passed = |value, metric: &'static str, why| {
+        if row.get(metric) != Err(Unknown::Absent) {
+            notes.passed(value, metric, why);
+        }
+    };
+    for (metric, kind) in [
+        ("token_usage", PoolKind::Other),
+        ("full_token_usage", PoolKind::Full),
+        ("swa_token_usage", PoolKind::Swa),
+        ("mamba_usage", PoolKind::Mamba),
+    ] {
+        let why = match (row.get(metric), level) {
+            (Err(_), _) => "holds what can't be a value",
+            (_, Some(level)) if level.from == metric => continue,
+            (_, Some(_)) if metric == "token_usage" => {
+                "the fullest pool's, rounded to two decimals"
+            }
+            (Ok(usage), Some(level)) if level.kind == kind && usage > level.usage + ROUNDING => {
+                "left from a busier moment"
+            }
+            (_, Some(level)) if level.kind == kind => {
+                "kv_used_tokens over the capacity is exact to the token, and never left from before"
+            }
+            (Ok(usage), Some(level)) if level.from == "token_usage" && usage > level.usage => {
+                "left from a busier moment"
+            }
+            (_, Some(_)) => "of a pool that is less full",
+            (_, None) => "another pool's gauge holds what can't be a value, and may be fuller",
+        };
+        passed("usage", metric, why);
+    }
+    passed(
+        "usage",
+        "pending_prealloc_token_usage",
+        "held by requests whose KV is still arriving: `pending`",
+    );
+    passed(
+        "queued",
+        "num_grammar_queue_reqs",
+        "waits for its grammar, before the scheduler's queue",
+    );
+    if pool.used.is_some() && row.get("kv_used_tokens").is_ok() {
+        passed(
+            "used",
+            "num_used_tokens",
+            "the larger of the full and the sliding-window pool's tokens",
+        );
+    } else if pool.used.is_none() && level.is_some() {
+        passed(
+            "used",
+            "num_used_tokens",
+            "may be the tokens of another pool than the fullest",
+        );
+    }
+    if pool.capacity.is_some() && row.get("max_total_num_tokens").is_ok() {
+        passed(
+            "capacity",
+            "num_pages",
+            "max_total_num_tokens says it in tokens",
+        );
+    }
 }
 
 /// The full-attention pool's capacity. 0.4.6 and 0.5.5 publish none; an engine that starts may say 0.
@@ -291,7 +363,7 @@ fn used(row: &Row, kind: PoolKind, capacity: Option<Capacity>) -> Option<(u64, &
 }
 
 /// The share that is physically occupied. The three gauges add up to what the pool can hold.
-fn fill(row: &Row, kind: PoolKind, chosen: &mut Chosen) -> Option<f64> {
+fn fill(row: &Row, kind: PoolKind, notes: &mut Notes) -> Option<f64> {
     let (names, from) = match kind {
         PoolKind::Full => (
             [
@@ -324,6 +396,6 @@ fn fill(row: &Row, kind: PoolKind, chosen: &mut Chosen) -> Option<f64> {
     if all <= 0.0 {
         return None;
     }
-    chosen.add("fill", from);
+    notes.chose("fill", from);
     Some((1.0 - available? / all).clamp(0.0, 1.0))
 }

@@ -1,0 +1,35 @@
+//! llama.cpp's server, with `--metrics`.
+//!
+//! Builds of 2025 and later have dropped both KV gauges: their usage is unknown, though requests
+//! are counted. Older builds and forks have them; the capacity (`n_ctx`) is on no page.
+
+use super::gauges::Gauge;
+use super::table::{Candidate, Table, Value, nothing_more};
+
+pub(super) const TABLE: Table = Table {
+    name: "llamacpp",
+    spellings: &["llamacpp:", "llamacpp_"],
+    own: &["llamacpp:", "llamacpp_"],
+    shown_by: &[],
+    model: "model",
+    rank: "",
+    gauges: &[
+        Gauge::fraction("kv_cache_usage_ratio"),
+        Gauge::count("kv_cache_tokens"),
+        Gauge::requests("requests_processing"),
+        Gauge::requests("requests_deferred"),
+    ],
+    candidates: &[
+        Candidate::is(Value::Usage, "kv_cache_usage_ratio", ""),
+        Candidate::is(Value::Used, "kv_cache_tokens", ""),
+        Candidate::is(Value::Running, "requests_processing", ""),
+        Candidate::is(Value::Queued, "requests_deferred", ""),
+    ],
+    never: &[(
+        "usage",
+        "n_busy_slots_per_decode",
+        "slots that are busy, not the tokens in them",
+    )],
+    shown_only: &[],
+    then: nothing_more,
+};
