@@ -244,19 +244,18 @@ fn sources_that_fail_cost_no_request_anything_timed() {
             !page.contains("sglang:"),
             "{what}: series of a source that has failed"
         );
-        // And the operators are told which, and why.
-        let sources = get(failing.admin, "/sources").json();
+        // And the operators are told which, and why, as soon as each has been tried again.
         let reason = match behaviour {
             Behaviour::Hang => "timeout",
             Behaviour::Refuse => "connect",
             _ => "content",
         };
-        for (name, source) in NAMES
-            .into_iter()
-            .zip(sources["sources"].as_array().unwrap())
-        {
+        for (at, name) in NAMES.into_iter().enumerate() {
+            let source = eventually(&format!("{name}: {reason}"), || {
+                let source = get(failing.admin, "/sources").json()["sources"][at].clone();
+                (source["last_error"]["reason"] == reason).then_some(source)
+            });
             assert_eq!(source["name"], name, "{source}");
-            assert_eq!(source["last_error"]["reason"], reason, "{source}");
             let message = source["last_error"]["message"].as_str().unwrap();
             assert!(message.contains(name), "{message}");
         }

@@ -177,7 +177,7 @@ fn the_table_in_the_design_has_the_keys_and_defaults_of_the_code() {
 }
 
 /// A value that is not the default, for every key but the sources'; as settings are written back.
-const OTHERS: [(&str, &str); 36] = [
+const OTHERS: [(&str, &str); 41] = [
     ("listen", "10.0.0.1:1"),
     ("workers", "777"),
     ("trusted_proxies", "10.0.0.0/8, ::2/128"),
@@ -214,6 +214,14 @@ const OTHERS: [(&str, &str); 36] = [
     ("headers.headline", "fullest"),
     ("metrics.expose", "none"),
     ("metrics.source_label", "origin"),
+    ("discovery.workers", "http://router:8"),
+    ("discovery.file_sd", "/etc/kvgauge/*.json, a.json"),
+    (
+        "discovery.dns",
+        "decode=http://d:1/metrics, http://e:2/metrics",
+    ),
+    ("discovery.interval", "6s"),
+    ("discovery.max_sources", "300"),
 ];
 
 #[test]

@@ -3,6 +3,7 @@
 use crate::exposition::{Merged, MetricType};
 use crate::kv::SourceState;
 use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -19,14 +20,15 @@ pub struct Conflicts(RefCell<Book>);
 #[derive(Default)]
 struct Book {
     named: Vec<Named>,
-    counted: Vec<Counted>,
-    told: Vec<(usize, String)>,
+    /// By the source's name; of sources that have left nothing is kept.
+    counted: HashMap<Arc<str>, Counted>,
+    told: Vec<(Arc<str>, String)>,
 }
 
 /// One family of one source that was left out.
 #[derive(Clone, Debug)]
 pub(super) struct Named {
-    pub(super) source: usize,
+    source: Arc<str>,
     pub(super) family: String,
     pub(super) kind: MetricType,
     pub(super) kept: MetricType,
@@ -42,13 +44,13 @@ struct Counted {
 }
 
 impl Conflicts {
-    /// Takes in what a merge says. `sources` are the sources' indexes in the order of their pages,
-    /// which follow `pinned` pages of our own.
+    /// Takes in what a merge says. `sources` are the names of the sources in the order of their pages,
+    /// which follow `pinned` pages of our own; `states` are all there are.
     pub(super) fn note(
         &self,
         merged: &Merged,
         pinned: usize,
-        sources: &[usize],
+        sources: &[Arc<str>],
         states: &[Arc<SourceState>],
     ) {
         let mut book = self.0.borrow_mut();
@@ -58,15 +60,14 @@ impl Conflicts {
             told,
         } = &mut *book;
         named.clear();
-        counted.resize(states.len(), Counted::default());
         let source_of = |page: usize| {
             let source = page.checked_sub(pinned).and_then(|at| sources.get(at));
-            source.copied().filter(|s| *s < states.len())
+            source.cloned()
         };
-        let mut now = vec![Counted::default(); states.len()];
+        let mut now: HashMap<Arc<str>, Counted> = HashMap::new();
         for (page, n) in &merged.duplicates_of {
             if let Some(source) = source_of(*page) {
-                now[source].duplicates += n;
+                now.entry(source).or_default().duplicates += n;
             }
         }
         for conflict in &merged.conflicts {
@@ -74,7 +75,7 @@ impl Conflicts {
                 let Some(source) = source_of(page) else {
                     continue;
                 };
-                now[source].conflicts += n;
+                now.entry(Arc::clone(&source)).or_default().conflicts += n;
                 if named.len() < MOST_NAMED && n > 0 {
                     named.push(Named {
                         source,
@@ -86,15 +87,19 @@ impl Conflicts {
                 }
             }
         }
-        for (source, ((counted, state), now)) in counted.iter_mut().zip(states).zip(now).enumerate()
-        {
+        let names: HashSet<&Arc<str>> = states.iter().map(|state| &state.name).collect();
+        counted.retain(|name, _| names.contains(name));
+        told.retain(|(name, _)| names.contains(name));
+        for state in states {
+            let now = now.get(&state.name).copied().unwrap_or_default();
+            let counted = counted.entry(Arc::clone(&state.name)).or_default();
             if counted.page == state.taken {
                 continue;
             }
             counted.page = state.taken;
             counted.conflicts += now.conflicts;
             counted.duplicates += now.duplicates;
-            let key = (source, String::new());
+            let key = (Arc::clone(&state.name), String::new());
             if now.duplicates > 0 && !told.contains(&key) {
                 let (name, n) = (&state.name, now.duplicates);
                 tracing::warn!("{name}: series that /metrics has already are left out ({n} now)");
@@ -102,23 +107,23 @@ impl Conflicts {
             }
         }
         for conflict in named {
-            let key = (conflict.source, conflict.family.clone());
+            let key = (Arc::clone(&conflict.source), conflict.family.clone());
             if told.len() < MOST_NAMED && !told.contains(&key) {
-                tell(conflict, states);
+                tell(conflict);
                 told.push(key);
             }
         }
     }
 
     /// What was left out of this source's newest page.
-    pub(super) fn of(&self, source: usize) -> Vec<Named> {
+    pub(super) fn of(&self, source: &str) -> Vec<Named> {
         let book = self.0.borrow();
-        let of_source = book.named.iter().filter(|named| named.source == source);
+        let of_source = book.named.iter().filter(|named| &*named.source == source);
         of_source.cloned().collect()
     }
 
     /// Samples of this source left out so far, by reason.
-    pub(super) fn counts(&self, source: usize) -> impl Iterator<Item = (&'static str, u64)> {
+    pub(super) fn counts(&self, source: &str) -> impl Iterator<Item = (&'static str, u64)> + use<> {
         let book = self.0.borrow();
         let counted = book.counted.get(source).copied().unwrap_or_default();
         [
@@ -139,10 +144,10 @@ fn shown(family: &str) -> String {
         .collect()
 }
 
-fn tell(conflict: &Named, states: &[Arc<SourceState>]) {
-    let name = states.get(conflict.source).map_or("?", |s| &*s.name);
+fn tell(conflict: &Named) {
     tracing::warn!(
-        "{name}: {} is of type {} here and {} elsewhere: left out of /metrics (samples: {})",
+        "{}: {} is of type {} here and {} elsewhere: left out of /metrics (samples: {})",
+        conflict.source,
         conflict.family,
         conflict.kind.as_str(),
         conflict.kept.as_str(),

@@ -6,6 +6,7 @@ use crate::engine;
 use crate::exposition::Format;
 use crate::kv::{FailureReason, Pool, Role, RoleState, SourceState, Unknown};
 use crate::publish::millis;
+use crate::scrape::Discovery;
 use serde_json::{Map, Value, json};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -13,7 +14,7 @@ use std::time::{Duration, Instant};
 pub(super) fn kv(shared: &Shared) -> Answer {
     let now = Instant::now();
     let settings = &shared.settings;
-    let states = engine::observe(&shared.snapshot.load(), now, settings.scrape.max_age);
+    let states = engine::observe(shared.board.load().snapshot(), now, settings.scrape.max_age);
     let headline = engine::headline(&states, settings.headers.headline);
     super::json(&json!({
         "timestamp": jiff::Timestamp::now().to_string(),
@@ -65,23 +66,40 @@ pub(super) async fn sources(shared: Rc<Shared>) -> Answer {
     let _ = Sharing::page(&shared, Format::CLASSIC, false).await;
     let now = Instant::now();
     let max_age = shared.settings.scrape.max_age;
-    let snapshot = shared.snapshot.load();
-    let sources: Vec<Value> = snapshot
+    let view = shared.board.load();
+    let sources: Vec<Value> = view
+        .snapshot()
         .sources
         .iter()
-        .enumerate()
-        .map(|(index, s)| source(s, index, &shared.conflicts, now, max_age))
+        .map(|s| source(s, &shared.conflicts, now, max_age))
         .collect();
-    super::json(&json!({ "sources": sources }))
+    let mut answer = json!({ "sources": sources });
+    if !view.discoveries().is_empty() {
+        let all = view.discoveries().iter();
+        answer["discovery"] = all.map(|d| discovery(d, now)).collect();
+    }
+    super::json(&answer)
 }
 
-fn source(
-    source: &SourceState,
-    index: usize,
-    conflicts: &Conflicts,
-    now: Instant,
-    max_age: Duration,
-) -> Value {
+/// How sources are found.
+fn discovery(discovery: &Discovery, now: Instant) -> Value {
+    let since = |at: Instant| millis(now.saturating_duration_since(at));
+    json!({
+        "kind": discovery.kind,
+        "state": match discovery.up {
+            None => "not_looked",
+            Some(true) => "up",
+            Some(false) => "failing",
+        },
+        "found": discovery.found,
+        "left_out": discovery.left_out,
+        "age_ms": discovery.taken.map(since),
+        "failures": discovery.failures,
+        "problem": discovery.problem,
+    })
+}
+
+fn source(source: &SourceState, conflicts: &Conflicts, now: Instant, max_age: Duration) -> Value {
     let since = |at: Instant| millis(now.saturating_duration_since(at));
     let reading = source.reading.as_deref();
     let unknown = unknown(source, now, max_age);
@@ -111,14 +129,14 @@ fn source(
         "failures": counts(FailureReason::ALL.iter().zip(source.failures)
             .filter(|(_, n)| *n > 0)
             .map(|(reason, n)| (reason.as_str(), n))),
-        "dropped_samples": counts(source.dropped.iter().copied().chain(conflicts.counts(index))),
+        "dropped_samples": counts(source.dropped.iter().copied().chain(conflicts.counts(&source.name))),
         "left_out": source.left_out.iter().map(|l| json!({
             "reason": l.reason,
             "count": l.count,
             "line": l.line,
             "excerpt": l.excerpt,
         })).collect::<Vec<_>>(),
-        "type_conflicts": conflicts.of(index).iter().map(|c| json!({
+        "type_conflicts": conflicts.of(&source.name).iter().map(|c| json!({
             "family": c.family,
             "type": c.kind.as_str(),
             "kept": c.kept.as_str(),

@@ -9,6 +9,7 @@ use crate::exposition::{
     Format, Limits, MetricType, Page, Prepared, TextWriter, merge, takes_gzip,
 };
 use crate::kv::{FailureReason, RoleState, SourceState};
+use crate::scrape::{Discovery, View};
 use crate::telemetry::names::{self, Name};
 use bytes::Bytes;
 use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, VARY};
@@ -56,27 +57,28 @@ pub(super) fn values(headers: &HeaderMap, name: HeaderName) -> impl Iterator<Ite
 
 /// The page in a form. What its merge leaves out is noted.
 pub(super) fn render(shared: &Shared, format: Format, now: Instant) -> Bytes {
-    let snapshot = shared.snapshot.load();
+    let view = shared.board.load();
+    let snapshot = view.snapshot();
     let max_age = shared.settings.scrape.max_age;
-    let states = engine::observe(&snapshot, now, max_age);
+    let states = engine::observe(snapshot, now, max_age);
 
     let recorded = shared.telemetry.render();
     let process = shared.telemetry.render_process();
-    let written = write(&snapshot.sources, &states, &shared.conflicts, now);
+    let written = write(&view, &states, &shared.conflicts, now);
     let own = [recorded.as_bytes(), process.as_bytes(), &written].map(own_page);
 
     let mut pages: Vec<Arc<Prepared>> = own.into_iter().flatten().map(Arc::new).collect();
     let pinned = pages.len().min(OWN_PAGES);
     let mut sources = Vec::new();
     if shared.settings.metrics.expose != Expose::None {
-        for (index, source) in snapshot.sources.iter().enumerate() {
+        for (source, page) in view.sources() {
             // A source that has failed past its time vanishes with its series.
             let current = source
                 .taken
                 .is_some_and(|taken| now.saturating_duration_since(taken) <= max_age);
-            if let Some(page) = shared.pages.get(index).filter(|_| current) {
-                pages.push(page);
-                sources.push(index);
+            if let Some(page) = page.filter(|_| current) {
+                pages.push(Arc::clone(page));
+                sources.push(Arc::clone(&source.name));
             }
         }
     }
@@ -94,18 +96,15 @@ fn own_page(text: &[u8]) -> Option<Prepared> {
 }
 
 /// The families that must be able to vanish.
-fn write(
-    sources: &[Arc<SourceState>],
-    states: &[RoleState],
-    conflicts: &Conflicts,
-    now: Instant,
-) -> Vec<u8> {
+fn write(view: &View, states: &[RoleState], conflicts: &Conflicts, now: Instant) -> Vec<u8> {
     let mut out = Families(TextWriter::new());
     out.family(
         names::BUILD_INFO,
         [(vec![("version", env!("CARGO_PKG_VERSION"))], 1.0)],
     );
+    let sources = &view.snapshot().sources;
     roles(&mut out, states);
+    discoveries(&mut out, view.discoveries());
     source_gauges(&mut out, sources, now);
     source_counters(&mut out, sources, conflicts);
     out.0.finish()
@@ -173,6 +172,20 @@ fn roles(out: &mut Families, states: &[RoleState]) {
     out.family(names::PD_REQUESTS, queues);
 }
 
+fn discoveries(out: &mut Families, all: &[Discovery]) {
+    let mut family = |name: Name, value: &dyn Fn(&Discovery) -> Option<f64>| {
+        let samples = all
+            .iter()
+            .filter_map(|d| Some((vec![("discovery", d.kind)], value(d)?)));
+        out.family(name, samples);
+    };
+    let number = |n: usize| Some(count(n as u64));
+    family(names::DISCOVERY_UP, &|d| Some(f64::from(u8::from(d.up?))));
+    family(names::DISCOVERY_FOUND, &|d| number(d.found));
+    family(names::DISCOVERY_LEFT_OUT, &|d| number(d.left_out));
+    family(names::DISCOVERY_FAILURES, &|d| Some(count(d.failures)));
+}
+
 fn source_gauges(out: &mut Families, sources: &[Arc<SourceState>], now: Instant) {
     let since = |at: Option<Instant>| Some(now.saturating_duration_since(at?).as_secs_f64());
     let mut gauge = |name: Name, value: &dyn Fn(&SourceState) -> Option<f64>| {
@@ -198,8 +211,8 @@ fn source_counters(out: &mut Families, sources: &[Arc<SourceState>], conflicts: 
             .map(|(reason, n)| (by_reason(s, reason.as_str()), count(n)))
     });
     out.family(names::SOURCE_FAILURES, failures);
-    let dropped = sources.iter().enumerate().flat_map(|(index, s)| {
-        let all = s.dropped.iter().copied().chain(conflicts.counts(index));
+    let dropped = sources.iter().flat_map(|s| {
+        let all = s.dropped.iter().copied().chain(conflicts.counts(&s.name));
         all.map(|(reason, n)| (by_reason(s, reason), count(n)))
     });
     out.family(names::SOURCE_DROPPED, dropped);

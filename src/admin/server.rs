@@ -5,9 +5,8 @@ use super::stall::Stalling;
 use super::{Answering, Conflicts, ROUTES, Sharing, at_once, index, page, text};
 use crate::config::Settings;
 use crate::exposition::takes_gzip;
-use crate::kv::Handle;
 use crate::proxy::Phase;
-use crate::scrape::Pages;
+use crate::scrape::Board;
 use crate::telemetry::Telemetry;
 use http::header::{ACCEPT_ENCODING, ALLOW, CACHE_CONTROL, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderValue, Method, Request, StatusCode};
@@ -45,10 +44,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 pub struct Shared {
     /// The settings.
     pub settings: Arc<Settings>,
-    /// The newest readings.
-    pub snapshot: Handle,
-    /// The newest pages.
-    pub pages: Pages,
+    /// The newest readings and pages.
+    pub board: Board,
     /// kvgauge's own counts.
     pub telemetry: Arc<Telemetry>,
     /// How far the process is on its way out.

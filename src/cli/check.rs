@@ -57,6 +57,10 @@ fn describe(text: &mut String, settings: &Settings) -> std::fmt::Result {
         let role = role(source);
         writeln!(text, "  {name:name_width$}  {page:page_width$}  {role}")?;
     }
+    if settings.discovery.is_on() {
+        let every = written(settings.discovery.interval);
+        writeln!(text, "  and those that are found, looked for every {every}")?;
+    }
     Ok(())
 }
 

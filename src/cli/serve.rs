@@ -129,8 +129,7 @@ impl Server {
 
         let shared = Shared {
             settings: Arc::clone(&settings),
-            snapshot: snapshot.clone(),
-            pages: scraper.pages(),
+            board: scraper.board(),
             telemetry: Arc::clone(&telemetry),
             phase: phases.clone(),
             conflicts: Conflicts::default(),

@@ -74,6 +74,13 @@ impl Settings {
                 expose: Expose::All,
                 source_label: Arc::from("source"),
             },
+            discovery: Discovery {
+                workers: None,
+                file_sd: Vec::new(),
+                dns: Vec::new(),
+                interval: Duration::from_secs(5),
+                max_sources: 256,
+            },
             sources: vec![
                 source("router", 29001, None),
                 source("prefill", 30000, Some(Role::Prefill)),
@@ -96,12 +103,20 @@ fn target(port: u16, path: &str) -> Target {
 }
 
 fn source(name: &str, port: u16, role: Option<Role>) -> Source {
-    Source {
-        name: Arc::from(name),
-        url: target(port, "/metrics"),
-        role,
-        interval: None,
-        keep: Vec::new(),
-        drop: Vec::new(),
+    Source::new(Arc::from(name), target(port, "/metrics"), role)
+}
+
+impl Source {
+    /// A source of which nothing else is set.
+    #[must_use]
+    pub fn new(name: Arc<str>, url: Target, role: Option<Role>) -> Source {
+        Source {
+            name,
+            url,
+            role,
+            interval: None,
+            keep: Vec::new(),
+            drop: Vec::new(),
+        }
     }
 }

@@ -8,6 +8,7 @@
 //! `config/kvgauge.toml` is the reference of all keys; `docs/design.md` has them in one table.
 
 mod defaults;
+mod discovery;
 mod env;
 mod error;
 mod file;
@@ -122,6 +123,10 @@ fn layered(
     };
     let mut settings = Settings::defaults();
     raw.apply(&mut settings);
+    if settings.discovery.is_on() && origins.sources.is_empty() {
+        // Who has sources found has none where the defaults are.
+        settings.sources.clear();
+    }
     warnings.extend(validate::validate(&settings, &origins)?);
     Ok((settings, warnings))
 }

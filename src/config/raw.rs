@@ -4,6 +4,7 @@
 //! from here, so a key is added by a field here, one in [`Settings`], and a line in [`Raw::from`]
 //! and [`Raw::apply`] each.
 
+use super::discovery::{Names, Paths, Router};
 use super::names::{HeaderField, LabelName, Ranges, SourceName, role_in};
 use super::pattern::Patterns;
 use super::settings::{Audience, Expose, Headline, Settings, Source};
@@ -37,6 +38,7 @@ pub(super) struct Raw {
     log: RawLog,
     headers: RawHeaders,
     metrics: RawMetrics,
+    discovery: RawDiscovery,
     /// The pages that are read.
     pub(super) source: Option<Vec<RawSource>>,
 }
@@ -167,6 +169,22 @@ struct RawMetrics {
     source_label: Key<LabelName>,
 }
 
+/// `[discovery]`
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+struct RawDiscovery {
+    /// The router whose list of workers is read.
+    workers: Key<Router>,
+    /// Files that name sources.
+    file_sd: Key<Paths>,
+    /// Names whose every address is a source.
+    dns: Key<Names>,
+    /// Between two looks.
+    interval: Key<Duration>,
+    /// Sources that are found.
+    max_sources: Key<usize>,
+}
+
 /// `[[source]]`
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
@@ -281,6 +299,15 @@ impl Raw {
             self.metrics.source_label,
             |v| v.0,
         );
+        put(&mut s.discovery.workers, self.discovery.workers, |v| v.0);
+        put(&mut s.discovery.file_sd, self.discovery.file_sd, |v| v.0);
+        put(&mut s.discovery.dns, self.discovery.dns, |v| v.0);
+        put(&mut s.discovery.interval, self.discovery.interval, same);
+        put(
+            &mut s.discovery.max_sources,
+            self.discovery.max_sources,
+            same,
+        );
         if let Some(sources) = self.source {
             s.sources = sources.into_iter().filter_map(RawSource::source).collect();
         }
@@ -345,6 +372,13 @@ impl From<&Settings> for Raw {
             metrics: RawMetrics {
                 expose: key(s.metrics.expose),
                 source_label: key(LabelName(s.metrics.source_label.clone())),
+            },
+            discovery: RawDiscovery {
+                workers: key(Router(s.discovery.workers.clone())),
+                file_sd: key(Paths(s.discovery.file_sd.clone())),
+                dns: key(Names(s.discovery.dns.clone())),
+                interval: key(s.discovery.interval),
+                max_sources: key(s.discovery.max_sources),
             },
             source: Some(s.sources.iter().map(RawSource::from).collect()),
         }

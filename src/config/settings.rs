@@ -38,7 +38,10 @@ pub struct Settings {
     pub headers: Headers,
     /// The unified page.
     pub metrics: Metrics,
-    /// The pages read. Default: router :29001, prefill :30000, decode :30002.
+    /// How further sources are found.
+    pub discovery: Discovery,
+    /// The pages read. Default: router :29001, prefill :30000, decode :30002, but none where
+    /// sources are found.
     pub sources: Vec<Source>,
 }
 
@@ -212,6 +215,38 @@ pub enum Expose {
     Kv,
     /// Nothing but kvgauge's own families.
     None,
+}
+
+/// `[discovery]`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Discovery {
+    /// The router whose `/workers` list is read; its path is `/`. Default is off.
+    pub workers: Option<Target>,
+    /// Paths of `file_sd` files, with `*` in their last part where several are meant. Default is none.
+    pub file_sd: Vec<Arc<str>>,
+    /// Names whose every address is a source. Default is none.
+    pub dns: Vec<DnsName>,
+    /// Between two looks. Default is 5 s.
+    pub interval: Duration,
+    /// Sources that are found, all together. Default is 256.
+    pub max_sources: usize,
+}
+
+/// A name whose every address is a source.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DnsName {
+    /// The page, the name for its host.
+    pub url: Target,
+    /// What the engines behind it do.
+    pub role: Option<Role>,
+}
+
+impl Discovery {
+    /// Whether sources are found at all.
+    #[must_use]
+    pub fn is_on(&self) -> bool {
+        self.workers.is_some() || !self.file_sd.is_empty() || !self.dns.is_empty()
+    }
 }
 
 /// `[[source]]`

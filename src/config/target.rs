@@ -152,6 +152,15 @@ impl Format for Page {
 // === impl Target ===
 
 impl Target {
+    /// A page's address, `/metrics` where no path is written. The error says what is wrong with the
+    /// text, as in "is no URL".
+    ///
+    /// # Errors
+    /// When it is no `http://` URL that can be read.
+    pub fn page(text: &str) -> Result<Target, String> {
+        Page::read(text).map(|page| page.0)
+    }
+
     /// `host:port`, IPv6 addresses in brackets, as in a `Host` field.
     #[must_use]
     pub fn authority(&self) -> String {
@@ -185,7 +194,8 @@ impl Target {
 
     /// What is the same for targets that surely are the same page: host under one of its names,
     /// port and path.
-    pub(super) fn page_identity(&self) -> (String, u16, Arc<str>) {
+    #[must_use]
+    pub fn page_identity(&self) -> (String, u16, Arc<str>) {
         let home = match self.address() {
             // Not all of loopback: 127.0.0.2 may be another server than 127.0.0.1.
             Some(ip)

@@ -195,6 +195,14 @@ impl Check<'_> {
         self.range("drain.timeout", s.drain.timeout, Duration::ZERO, LONGEST);
         self.size("usage.carry_bytes", s.usage_carry_bytes, 1 << 10, 16 * MIB);
         self.size("log.queue_bytes", s.log_queue_bytes, 64 << 10, GIB);
+        let discovery = &s.discovery;
+        self.range(
+            "discovery.interval",
+            discovery.interval,
+            10 * SHORTEST,
+            LONGEST,
+        );
+        self.range("discovery.max_sources", discovery.max_sources, 1, 1024);
     }
 
     /// How often pages are read against how long a reading holds: with less than three scrapes to
@@ -294,6 +302,16 @@ impl Check<'_> {
             };
             self.refuse(self.origins.of(set), set, message);
         }
+        for (key, listener, what) in listeners {
+            if let Some(router) = s.discovery.workers.as_ref().filter(|r| r.reaches(listener)) {
+                let message = format!(
+                    "{router} is {what}: {}; name the router",
+                    self.named(key, listener)
+                );
+                let origin = self.origins.of("discovery.workers");
+                self.refuse(origin, "discovery.workers", message);
+            }
+        }
         for (at, source) in s.sources.iter().enumerate() {
             for (key, listener, what) in listeners {
                 if !source.url.reaches(listener) {
@@ -379,7 +397,7 @@ impl Check<'_> {
         }
         if let Headline::Role(role) = headers.headline {
             let mut roles = self.settings.sources.iter().map(|s| s.role);
-            if !roles.any(|r| r == Some(role)) {
+            if !self.settings.discovery.is_on() && !roles.any(|r| r == Some(role)) {
                 let message = format!(
                     "no source has the role {role}, so the usage header is left out unless a page \
                      names that role itself"

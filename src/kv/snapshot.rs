@@ -122,7 +122,8 @@ pub struct SourceState {
 /// The newest readings of all sources.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
-    /// In the order of the settings.
+    /// Those of the settings first, in their order. Sources may come and go, so a place says nothing of
+    /// the next snapshot's.
     pub sources: Vec<Arc<SourceState>>,
 }
 
@@ -138,18 +139,7 @@ impl Handle {
     }
 
     /// Puts a new snapshot in place.
-    pub fn store(&self, snapshot: Snapshot) {
-        self.0.store(Arc::new(snapshot));
-    }
-
-    /// Replaces one source's state, leaving the others.
-    pub fn update(&self, index: usize, state: &Arc<SourceState>) {
-        self.0.rcu(|old| {
-            let mut new = Snapshot::clone(old);
-            if let Some(slot) = new.sources.get_mut(index) {
-                *slot = Arc::clone(state);
-            }
-            new
-        });
+    pub fn store(&self, snapshot: impl Into<Arc<Snapshot>>) {
+        self.0.store(snapshot.into());
     }
 }

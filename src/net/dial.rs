@@ -55,6 +55,33 @@ pub async fn dial(host: &str, port: u16, limit: Duration) -> Result<TcpStream, D
         })
 }
 
+/// Every address of `host`, with `port`, within `limit`; there is at least one.
+///
+/// # Errors
+/// [`DialError::Resolve`] where the name has none, or the look-up took too long.
+pub async fn resolve(host: &str, port: u16, limit: Duration) -> Result<Vec<SocketAddr>, DialError> {
+    /// A name with more is cut short.
+    const MOST: usize = 4096;
+    let unresolved = |source| DialError::Resolve {
+        host: host.to_owned(),
+        source,
+    };
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "this is where names are resolved"
+    )]
+    let asked = tokio::net::lookup_host((host, port));
+    let found = match timeout(limit, asked).await {
+        Ok(found) => found.map_err(unresolved)?,
+        Err(_) => return Err(unresolved(io::ErrorKind::TimedOut.into())),
+    };
+    let found: Vec<SocketAddr> = found.take(MOST).collect();
+    if found.is_empty() {
+        return Err(unresolved(io::ErrorKind::NotFound.into()));
+    }
+    Ok(found)
+}
+
 async fn connect(host: &str, port: u16) -> Result<TcpStream, DialError> {
     let unresolved = |source| DialError::Resolve {
         host: host.to_owned(),

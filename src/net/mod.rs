@@ -8,7 +8,7 @@ mod listen;
 mod pool;
 
 pub use causes::caused_by;
-pub use dial::{DialError, dial};
+pub use dial::{DialError, dial, resolve};
 pub use limits::raise_descriptor_limit;
 pub use listen::{bind, prepare};
 pub use pool::{MIN_BUFFER, Pool, PoolError, PoolLimits, PooledBody, Sent};

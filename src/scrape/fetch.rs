@@ -18,6 +18,9 @@ use tower::Service;
 /// (prometheus/client_python#1177).
 const CLASSIC_TEXT: HeaderValue = HeaderValue::from_static("text/plain;version=0.0.4");
 
+/// Asked of a router's list of workers.
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
 const AGENT: HeaderValue = HeaderValue::from_static(concat!("kvgauge/", env!("CARGO_PKG_VERSION")));
 
 /// Header fields and bytes of a source's response head.
@@ -61,6 +64,7 @@ pub(super) struct Fetcher {
     pool: Pool<Empty<Bytes>>,
     path: Uri,
     host: HeaderValue,
+    accept: HeaderValue,
     timeout: Duration,
     most_bytes: usize,
     /// The last page's length: the next one is about as long.
@@ -69,6 +73,15 @@ pub(super) struct Fetcher {
 
 impl Fetcher {
     pub(super) fn new(target: &Target, scrape: &Scrape) -> Fetcher {
+        Fetcher::accepting(CLASSIC_TEXT, target, scrape)
+    }
+
+    /// For a text in JSON instead of a page.
+    pub(super) fn json(target: &Target, scrape: &Scrape) -> Fetcher {
+        Fetcher::accepting(JSON, target, scrape)
+    }
+
+    fn accepting(accept: HeaderValue, target: &Target, scrape: &Scrape) -> Fetcher {
         let limits = PoolLimits {
             connect: scrape.timeout,
             idle: Duration::from_secs(4),
@@ -82,6 +95,7 @@ impl Fetcher {
             path: target.path.parse().unwrap_or_default(),
             host: HeaderValue::from_str(&target.authority())
                 .unwrap_or(HeaderValue::from_static("localhost")),
+            accept,
             timeout: scrape.timeout,
             most_bytes: scrape.max_page_bytes,
             expected: 0,
@@ -103,7 +117,7 @@ impl Fetcher {
         *request.uri_mut() = self.path.clone();
         let headers = request.headers_mut();
         headers.insert(HOST, self.host.clone());
-        headers.insert(ACCEPT, CLASSIC_TEXT);
+        headers.insert(ACCEPT, self.accept.clone());
         // Without this field any coding would be welcome (RFC 9110, 12.5.3).
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         headers.insert(USER_AGENT, AGENT);

@@ -1,42 +1,37 @@
-//! A task for each source: read, understand, put into the snapshot, wait.
+//! The task of one source: read, understand, report, wait.
 
 use super::allowance::{Allowance, Allowed};
+use super::board::{Entry, Id};
 use super::explain::explain;
 use super::fetch::{Failed, Fetcher};
 use super::filter::Filter;
 use super::left_out::{Told, left_out};
+use super::pace::{self, Pace};
+use super::scraper::Reports;
 use crate::config::{Settings, Source};
 use crate::engine;
 use crate::exposition::{self, Page, PageError, Prepared};
-use crate::kv::{Failure, FailureReason, Handle, Reading, Snapshot, SourceState};
-use arc_swap::ArcSwapOption;
+use crate::kv::{Failure, FailureReason, Reading, SourceState};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::time::sleep;
 
-/// Keeps reading all sources.
-pub struct Scraper {
-    settings: Arc<Settings>,
-    snapshot: Handle,
-    pages: Pages,
-    on_read: Box<dyn Fn() + Send + Sync>,
-}
-
-/// The newest page of each source, ready for merging, in the order of the settings.
-#[derive(Clone)]
-pub struct Pages(Arc<[ArcSwapOption<Prepared>]>);
-
 /// One source and what is kept of it between two reads.
-struct Poller {
-    index: usize,
+pub(super) struct Poller {
+    id: Id,
     source: Source,
     settings: Arc<Settings>,
     fetcher: Fetcher,
     state: SourceState,
+    page: Option<Arc<Prepared>>,
     content: Option<u64>,
     filter: Filter,
     told: Told,
     allowance: Allowance,
+    pace: Pace,
+    /// Attempts that have failed since the last good one.
+    failed: u32,
 }
 
 /// What is made of a page.
@@ -48,70 +43,8 @@ struct Understood {
     content: u64,
 }
 
-// === impl Pages ===
-
-impl Pages {
-    fn new(sources: usize) -> Pages {
-        Pages((0..sources).map(|_| ArcSwapOption::empty()).collect())
-    }
-
-    /// The page of the source at `index`, if one was read and is not known to be gone.
-    #[must_use]
-    pub fn get(&self, index: usize) -> Option<Arc<Prepared>> {
-        self.0.get(index)?.load_full()
-    }
-
-    fn set(&self, index: usize, page: Option<Arc<Prepared>>) {
-        if let Some(slot) = self.0.get(index) {
-            slot.store(page);
-        }
-    }
-}
-
-// === impl Scraper ===
-
-impl Scraper {
-    /// Puts every source into the snapshot, as not read yet. `on_read` is called after each read,
-    /// when its result is in the snapshot.
-    #[must_use]
-    pub fn new(
-        settings: Arc<Settings>,
-        snapshot: Handle,
-        on_read: impl Fn() + Send + Sync + 'static,
-    ) -> Scraper {
-        snapshot.store(Snapshot {
-            sources: settings
-                .sources
-                .iter()
-                .map(|source| Arc::new(initial(source)))
-                .collect(),
-        });
-        Scraper {
-            pages: Pages::new(settings.sources.len()),
-            settings,
-            snapshot,
-            on_read: Box::new(on_read),
-        }
-    }
-
-    /// The pages read.
-    #[must_use]
-    pub fn pages(&self) -> Pages {
-        self.pages.clone()
-    }
-
-    /// Starts a task for each source on this thread: call it within a tokio `LocalRuntime` or
-    /// `LocalSet`.
-    pub fn spawn(self) {
-        let shared = Arc::new(self);
-        for (index, source) in shared.settings.sources.iter().enumerate() {
-            let poller = Poller::new(index, source.clone(), Arc::clone(&shared.settings));
-            tokio::task::spawn_local(poller.run(Arc::clone(&shared)));
-        }
-    }
-}
-
-fn initial(source: &Source) -> SourceState {
+/// A source that has not been read.
+pub(super) fn initial(source: &Source) -> SourceState {
     SourceState {
         name: Arc::clone(&source.name),
         url: source.url.to_string().into(),
@@ -135,21 +68,31 @@ fn initial(source: &Source) -> SourceState {
 // === impl Poller ===
 
 impl Poller {
-    fn new(index: usize, source: Source, settings: Arc<Settings>) -> Poller {
+    /// `started` is the same for all sources: their reads are spread from there.
+    pub(super) fn new(
+        id: Id,
+        source: Source,
+        settings: &Arc<Settings>,
+        started: Instant,
+    ) -> Poller {
         Poller {
-            index,
+            id,
             fetcher: Fetcher::new(&source.url, &settings.scrape),
             state: initial(&source),
+            page: None,
             content: None,
             filter: Filter::new(settings.metrics.expose, &source),
             told: Told::default(),
             allowance: Allowance::new(Instant::now()),
+            pace: Pace::new(&source.name, started),
+            failed: 0,
             source,
-            settings,
+            settings: Arc::clone(settings),
         }
     }
 
-    async fn run(mut self, shared: Arc<Scraper>) {
+    /// Reads until it is dropped.
+    pub(super) async fn run(mut self, reports: Rc<Reports>) {
         loop {
             let asked = Instant::now();
             let result = match self.fetcher.fetch().await {
@@ -160,36 +103,39 @@ impl Poller {
             self.state.duration = Some(took.as_secs_f64());
             match result {
                 Ok(page) => {
+                    self.failed = 0;
                     self.compare(asked, page.content);
-                    shared.pages.set(self.index, Some(Arc::new(page.prepared)));
+                    self.page = Some(Arc::new(page.prepared));
                     self.good(asked, page.reading);
                 }
                 Err(failed) => {
+                    self.failed = self.failed.saturating_add(1);
                     if failed.reason().ends_reading() {
-                        shared.pages.set(self.index, None);
+                        self.page = None;
                     }
                     self.bad(asked, &failed);
                 }
             }
-            shared
-                .snapshot
-                .update(self.index, &Arc::new(self.state.clone()));
-            (shared.on_read)();
-            let pause = self.interval().saturating_sub(asked.elapsed());
-            sleep(pause.max(Duration::from_millis(1))).await;
+            reports.report(Entry {
+                id: self.id,
+                state: Arc::new(self.state.clone()),
+                page: self.page.clone(),
+            });
+            sleep(self.pause(asked)).await;
         }
     }
 
-    /// Stretched to 50 times the last scrape's duration, so that a slow page costs its server at most
-    /// two per cent, but never so far that the reading would get old.
-    fn interval(&self) -> Duration {
+    /// From now to the next read.
+    fn pause(&self, asked: Instant) -> Duration {
         let scrape = &self.settings.scrape;
         let set = self.source.interval.unwrap_or(scrape.interval);
-        let up = self.state.up == Some(true);
-        let took = Duration::try_from_secs_f64(self.state.duration.unwrap_or_default())
-            .unwrap_or_default();
-        let stretched = if up { took * 50 } else { Duration::ZERO };
-        set.max(stretched.min(scrape.max_age / 3))
+        if self.failed > 0 {
+            return pace::back_off(set, self.failed, scrape.max_age)
+                .saturating_sub(asked.elapsed());
+        }
+        let took = Duration::try_from_secs_f64(self.state.duration.unwrap_or_default());
+        let every = pace::stretched(set, took.unwrap_or_default(), scrape.max_age);
+        self.pace.pause(asked, Instant::now(), every)
     }
 
     fn understand(&mut self, text: &[u8]) -> Result<Understood, Failed> {

@@ -213,6 +213,30 @@ pub const SOURCE_ODD: Name = name(
     Counter,
     "Values of KV gauges that can't be right, by reason.",
 );
+/// Whether the last look for sources saw all there is to see.
+pub const DISCOVERY_UP: Name = name(
+    "kvgauge_discovery_up",
+    Gauge,
+    "Whether the last look for sources saw all there is to see.",
+);
+/// Pages on the newest list.
+pub const DISCOVERY_FOUND: Name = name(
+    "kvgauge_discovery_found_sources",
+    Gauge,
+    "Pages on the newest list of sources.",
+);
+/// Pages on it beyond the limit.
+pub const DISCOVERY_LEFT_OUT: Name = name(
+    "kvgauge_discovery_left_out_sources",
+    Gauge,
+    "Pages on the newest list of sources that are beyond discovery.max_sources, and so not read.",
+);
+/// Looks for sources that failed.
+pub const DISCOVERY_FAILURES: Name = name(
+    "kvgauge_discovery_failures_total",
+    Counter,
+    "Looks for sources that did not see all there is to see.",
+);
 /// Build information.
 pub const BUILD_INFO: Name = name(
     "kvgauge_build_info",

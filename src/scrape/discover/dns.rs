@@ -1,0 +1,66 @@
+//! DNS names: every address that a name has (A and AAAA) is a source.
+
+use super::{Found, Looked};
+use crate::config::{DnsName, Target};
+use crate::net;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// See the [module](self) description.
+pub(in crate::scrape) struct Dns {
+    names: Vec<Known>,
+    limit: Duration,
+}
+
+struct Known {
+    name: DnsName,
+    /// What it came to when it was last resolved.
+    found: Vec<Found>,
+}
+
+// === impl Dns ===
+
+impl Dns {
+    pub(super) fn new(names: &[DnsName], limit: Duration) -> Dns {
+        let known = |name: &DnsName| Known {
+            name: name.clone(),
+            found: Vec::new(),
+        };
+        Dns {
+            names: names.iter().map(known).collect(),
+            limit,
+        }
+    }
+
+    pub(super) async fn look(&mut self) -> Looked {
+        let mut problem = None;
+        for known in &mut self.names {
+            let page = &known.name.url;
+            match net::resolve(&page.host, page.port, self.limit).await {
+                Ok(addresses) => {
+                    let mut found: Vec<Found> = Vec::new();
+                    for address in addresses {
+                        let url = Target {
+                            host: Arc::from(address.ip().to_canonical().to_string()),
+                            ..page.clone()
+                        };
+                        found.push(Found {
+                            url,
+                            role: known.name.role,
+                        });
+                    }
+                    known.found = found;
+                }
+                Err(error) => {
+                    problem
+                        .get_or_insert(format!("{error} (discovery.dns): its last addresses hold"));
+                }
+            }
+        }
+        let all = self.names.iter().flat_map(|known| known.found.clone());
+        Looked {
+            found: Some(all.collect()),
+            problem,
+        }
+    }
+}

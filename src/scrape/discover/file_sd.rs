@@ -1,0 +1,355 @@
+//! Files as Prometheus' `file_sd_configs` reads them, in JSON: a list of groups, each with `targets`
+//! (`host:port`) and `labels`, of which `role`, `__scheme__` (http only) and `__metrics_path__` are
+//! understood. A file is read again when it has changed; one that is broken keeps the last good list,
+//! one that is gone takes its sources with it.
+
+use super::{Found, Looked};
+use crate::config::Target;
+use crate::kv::Role;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::fs::{self, File, Metadata};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+/// Bytes of one file.
+const MOST_BYTES: u64 = 4 << 20;
+
+/// Files of all patterns together.
+const MOST_FILES: usize = 256;
+
+/// See the [module](self) description.
+pub(in crate::scrape) struct Files {
+    patterns: Vec<Arc<str>>,
+    known: BTreeMap<PathBuf, Known>,
+}
+
+/// A file, as it was when it was last read.
+#[derive(Default)]
+struct Known {
+    seen: Option<Seen>,
+    found: Vec<Found>,
+    problem: Option<String>,
+}
+
+/// What tells that a file has changed; a file put in another's place by `rename` differs in it too.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Seen {
+    modified: Option<SystemTime>,
+    bytes: u64,
+}
+
+#[derive(Deserialize)]
+struct Group {
+    targets: Vec<String>,
+    #[serde(default)]
+    labels: BTreeMap<String, String>,
+}
+
+// === impl Files ===
+
+impl Files {
+    pub(super) fn new(patterns: &[Arc<str>]) -> Files {
+        Files {
+            patterns: patterns.to_vec(),
+            known: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn look(&mut self) -> Looked {
+        let mut problem = None;
+        let mut paths = Vec::new();
+        for pattern in &self.patterns {
+            match fitting(pattern) {
+                Ok(found) => paths.extend(found),
+                Err(why) => {
+                    let told = format!("{pattern:?} (discovery.file_sd) {why}");
+                    problem.get_or_insert(told);
+                }
+            }
+        }
+        paths.sort();
+        paths.dedup();
+        if paths.len() > MOST_FILES {
+            let n = paths.len();
+            problem.get_or_insert(format!(
+                "discovery.file_sd fits {n} files: the first {MOST_FILES} are read"
+            ));
+            paths.truncate(MOST_FILES);
+        }
+        self.known.retain(|path, _| paths.contains(path));
+        for path in paths {
+            let known = self.known.entry(path.clone()).or_default();
+            known.renew(&path);
+            if let Some(what) = &known.problem {
+                problem.get_or_insert(format!(
+                    "{} (discovery.file_sd) {what}: its last good list holds",
+                    path.display()
+                ));
+            }
+        }
+        let found = self.known.values().flat_map(|known| known.found.clone());
+        Looked {
+            found: Some(found.collect()),
+            problem,
+        }
+    }
+}
+
+// === impl Known ===
+
+impl Known {
+    /// Reads the file if it has changed.
+    fn renew(&mut self, path: &Path) {
+        let seen = fs::metadata(path).ok().map(|data| Seen::of(&data));
+        if seen.is_some() && seen == self.seen {
+            return;
+        }
+        let text = match text(path) {
+            Ok(text) => text,
+            Err(error) => {
+                self.seen = None;
+                self.problem = Some(format!("can't be read ({error})"));
+                return;
+            }
+        };
+        self.seen = seen;
+        match read(&text) {
+            Ok(found) => {
+                self.found = found;
+                self.problem = None;
+            }
+            Err(why) => self.problem = Some(why),
+        }
+    }
+}
+
+// === impl Seen ===
+
+impl Seen {
+    fn of(data: &Metadata) -> Seen {
+        Seen {
+            modified: data.modified().ok(),
+            bytes: data.len(),
+        }
+    }
+}
+
+/// The files that a pattern fits, which may have `*` in its last part alone; a path without one is that
+/// file, which must be there.
+fn fitting(pattern: &str) -> Result<Vec<PathBuf>, String> {
+    if !pattern.contains('*') {
+        let path = PathBuf::from(pattern);
+        return match fs::metadata(&path) {
+            Ok(data) if data.is_file() => Ok(vec![path]),
+            Ok(_) => Err("is no file".to_owned()),
+            Err(error) => Err(format!("can't be read ({error})")),
+        };
+    }
+    let (folder, name) = match pattern.rsplit_once('/') {
+        Some(("", name)) => ("/", name),
+        Some(parts) => parts,
+        None => (".", pattern),
+    };
+    let unread = |error: io::Error| format!("names a folder that can't be read ({error})");
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).map_err(unread)? {
+        let path = entry.map_err(unread)?.path();
+        let own = path.file_name().and_then(|n| n.to_str());
+        // As in a shell, a leading dot is no part of a star: editors' and ConfigMaps' own files.
+        let fine = own.is_some_and(|own| fits(name, own) && !own.starts_with('.'));
+        if fine && path.is_file() {
+            found.push(path);
+        }
+        if found.len() > MOST_FILES {
+            break;
+        }
+    }
+    Ok(found)
+}
+
+/// Whether a name fits a pattern of literal pieces with `*` between them.
+fn fits(pattern: &str, name: &str) -> bool {
+    let mut pieces = pattern.split('*');
+    let Some(mut rest) = name.strip_prefix(pieces.next().unwrap_or_default()) else {
+        return false;
+    };
+    let mut pieces: Vec<&str> = pieces.collect();
+    let Some(last) = pieces.pop() else {
+        return rest.is_empty();
+    };
+    for piece in pieces {
+        match rest.find(piece) {
+            Some(at) => rest = &rest[at + piece.len()..],
+            None => return false,
+        }
+    }
+    rest.ends_with(last)
+}
+
+fn text(path: &Path) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    File::open(path)?
+        .take(MOST_BYTES + 1)
+        .read_to_end(&mut text)?;
+    if text.len() as u64 > MOST_BYTES {
+        return Err(io::Error::other("more than 4 MiB"));
+    }
+    Ok(text)
+}
+
+/// The pages of a file's targets; the error says what is wrong with the file.
+fn read(text: &[u8]) -> Result<Vec<Found>, String> {
+    let groups: Vec<Group> = serde_json::from_slice(text)
+        .map_err(|error| format!("is no list of targets in JSON ({error})"))?;
+    let mut found = Vec::new();
+    for group in &groups {
+        let label = |name| group.labels.get(name).map(String::as_str);
+        let role = match label("role") {
+            None | Some("") => None,
+            Some(text) => Some(text.parse::<Role>().map_err(|()| {
+                format!(
+                    "has the role \"{}\"; write decode, prefill or unified",
+                    shown(text)
+                )
+            })?),
+        };
+        let scheme = label("__scheme__").unwrap_or("http");
+        let path = label("__metrics_path__").unwrap_or("/metrics");
+        if !path.starts_with('/') {
+            return Err(format!(
+                "has the path \"{}\" in __metrics_path__; it must begin with /",
+                shown(path)
+            ));
+        }
+        for target in &group.targets {
+            if target.contains('/') {
+                return Err(format!(
+                    "has the target \"{}\"; write host:port",
+                    shown(target)
+                ));
+            }
+            let url = Target::page(&format!("{scheme}://{target}{path}"))
+                .map_err(|why| format!("has the target \"{}\", which {why}", shown(target)))?;
+            found.push(Found { url, role });
+        }
+    }
+    Ok(found)
+}
+
+/// As much of a file's text as a message may hold.
+fn shown(text: &str) -> String {
+    text.escape_debug().take(200).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_and_the_labels_that_count_become_pages() {
+        let text = br#"[
+            {"targets":["10.0.0.1:8000","10.0.0.2:8000"],"labels":{"role":"decode","zone":"a"}},
+            {"targets":["Trt:9"],"labels":{"__metrics_path__":"/prometheus/metrics","__scheme__":"http"}},
+            {"targets":[]}
+        ]"#;
+        let found = read(text).unwrap();
+        let found: Vec<_> = found.iter().map(|f| (f.url.to_string(), f.role)).collect();
+        assert_eq!(
+            found,
+            [
+                (
+                    "http://10.0.0.1:8000/metrics".to_owned(),
+                    Some(Role::Decode)
+                ),
+                (
+                    "http://10.0.0.2:8000/metrics".to_owned(),
+                    Some(Role::Decode)
+                ),
+                ("http://trt:9/prometheus/metrics".to_owned(), None),
+            ]
+        );
+        assert_eq!(read(b"[]").unwrap(), []);
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_file_is_said() {
+        for (text, words) in [
+            ("- targets: [a:1]", "is no list of targets in JSON"),
+            ("{}", "is no list of targets in JSON"),
+            (
+                r#"[{"targets":["a:1"],"labels":{"role":"decoder"}}]"#,
+                "decoder",
+            ),
+            (
+                r#"[{"targets":["a:1"],"labels":{"__scheme__":"https"}}]"#,
+                "is https",
+            ),
+            (
+                r#"[{"targets":["a:1"],"labels":{"__metrics_path__":"m"}}]"#,
+                "begin with /",
+            ),
+            (r#"[{"targets":["http://a:1"]}]"#, "write host:port"),
+            (r#"[{"targets":["a:99999"]}]"#, "no port"),
+        ] {
+            let error = read(text.as_bytes()).unwrap_err();
+            assert!(error.contains(words), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_star_stands_for_anything() {
+        for (pattern, name, wanted) in [
+            ("*.json", "a.json", true),
+            ("*.json", ".json", true),
+            ("*.json", "a.json.tmp", false),
+            ("sglang-*-*.json", "sglang-a-b.json", true),
+            ("sglang-*-*.json", "sglang-a.json", false),
+            ("a*", "b", false),
+            ("a*a", "a", false),
+        ] {
+            assert_eq!(fits(pattern, name), wanted, "{pattern} {name}");
+        }
+    }
+
+    #[test]
+    fn a_broken_file_keeps_its_last_good_list_and_one_that_is_gone_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let write = |name: &str, text: &str| fs::write(path(name), text).unwrap();
+        let pattern = format!("{}/*.json", folder.path().display());
+        let mut files = Files::new(&[pattern.into()]);
+        assert_eq!(files.look().found, Some(Vec::new()));
+
+        write("a.json", r#"[{"targets":["a:1"]}]"#);
+        write("b.json", r#"[{"targets":["b:1"]}]"#);
+        write("c.yml", "- targets: [c:1]");
+        let looked = files.look();
+        assert_eq!(looked.problem, None);
+        assert_eq!(looked.found.unwrap().len(), 2);
+
+        write("a.json", r#"[{"targets":["a:1", "a:2"#);
+        write("b.json", r#"[{"targets":["b:1","b:2"]}]"#);
+        // As long as it is so.
+        for _ in 0..2 {
+            let looked = files.look();
+            let problem = looked.problem.unwrap();
+            assert!(problem.contains("a.json"), "{problem}");
+            assert!(problem.contains("its last good list holds"), "{problem}");
+            let hosts: Vec<String> = looked
+                .found
+                .unwrap()
+                .iter()
+                .map(|f| f.url.authority())
+                .collect();
+            assert_eq!(hosts, ["a:1", "b:1", "b:2"]);
+        }
+
+        fs::remove_file(path("a.json")).unwrap();
+        let looked = files.look();
+        assert_eq!(looked.problem, None);
+        assert_eq!(looked.found.unwrap().len(), 2);
+    }
+}

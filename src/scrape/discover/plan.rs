@@ -1,0 +1,173 @@
+//! From what the settings say and what was found to the sources that are read. Pure.
+
+use super::Found;
+use crate::config::{Settings, Source};
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// The path that a name does not say.
+const USUAL_PATH: &str = "/metrics";
+
+/// The longest name, as in settings.
+const MOST_NAME: usize = 128;
+
+/// What is to be read.
+pub(in crate::scrape) struct Plan {
+    /// Those of the settings in their order, then those found in the order of their names.
+    pub(in crate::scrape) sources: Vec<Source>,
+    /// For each list, how many sources were found that are beyond the limit.
+    pub(in crate::scrape) beyond: Vec<usize>,
+}
+
+/// All sources: each page once, whoever names it; those of the settings as they are set there; of those
+/// found at most `discovery.max_sources`, the first in the order of their names, so that the same ones
+/// stay whatever order the lists are in. kvgauge's own pages are none.
+pub(in crate::scrape) fn plan(settings: &Settings, lists: &[Vec<Found>]) -> Plan {
+    let mut sources = settings.sources.clone();
+    let mut pages: HashSet<_> = sources.iter().map(|s| s.url.page_identity()).collect();
+    let mut names: HashSet<Arc<str>> = sources.iter().map(|s| Arc::clone(&s.name)).collect();
+    let mut found = Vec::new();
+    for (list, one) in lists.iter().enumerate() {
+        for page in one {
+            let own = [settings.listen, settings.admin.listen];
+            if own.into_iter().any(|listener| page.url.reaches(listener)) {
+                continue;
+            }
+            if pages.insert(page.url.page_identity()) {
+                found.push((Arc::<str>::from(name(page)), list, page));
+            }
+        }
+    }
+    found.sort_by(|(a, ..), (b, ..)| a.cmp(b));
+    let mut beyond = vec![0; lists.len()];
+    let mut taken = 0;
+    for (name, list, page) in found {
+        // The same name for two pages is rare (paths that differ in odd characters): the first has it.
+        if taken == settings.discovery.max_sources || !names.insert(Arc::clone(&name)) {
+            beyond[list] += 1;
+            continue;
+        }
+        taken += 1;
+        sources.push(Source::new(name, page.url.clone(), page.role));
+    }
+    Plan { sources, beyond }
+}
+
+/// `decode-host:port`: role, host and port, and the path where it is not the usual one, in the
+/// characters that names of sources have.
+fn name(found: &Found) -> String {
+    let role = found
+        .role
+        .map(|role| format!("{role}-"))
+        .unwrap_or_default();
+    let url = &found.url;
+    let path = if &*url.path == USUAL_PATH {
+        ""
+    } else {
+        &*url.path
+    };
+    format!("{role}{}:{}{path}", url.host, url.port)
+        .chars()
+        .map(|c| match c {
+            'a'..='z' | 'A'..='Z' | '0'..='9' | '_' | '.' | ':' | '-' => c,
+            _ => '_',
+        })
+        .take(MOST_NAME)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Target;
+    use crate::kv::Role;
+
+    fn found(url: &str, role: Option<Role>) -> Found {
+        Found {
+            url: Target::page(url).unwrap(),
+            role,
+        }
+    }
+
+    fn names(plan: &Plan) -> Vec<&str> {
+        plan.sources.iter().map(|s| &*s.name).collect()
+    }
+
+    fn settings() -> Settings {
+        let mut settings = Settings::defaults();
+        settings.sources.clear();
+        settings
+    }
+
+    #[test]
+    fn names_say_role_host_and_port_and_an_unusual_path() {
+        for (url, role, wanted) in [
+            (
+                "http://10.0.0.1:30002",
+                Some(Role::Decode),
+                "decode-10.0.0.1:30002",
+            ),
+            ("http://Engine-0.svc:80/metrics", None, "engine-0.svc:80"),
+            (
+                "http://[fd00::1]:8000",
+                Some(Role::Prefill),
+                "prefill-fd00::1:8000",
+            ),
+            (
+                "http://h:1/prometheus/metrics?a=1",
+                None,
+                "h:1_prometheus_metrics_a_1",
+            ),
+        ] {
+            assert_eq!(name(&found(url, role)), wanted);
+        }
+    }
+
+    #[test]
+    fn a_page_is_taken_once_and_the_settings_win() {
+        let mut settings = settings();
+        settings.sources.push(Source::new(
+            "mine".into(),
+            Target::page("http://127.0.0.1:30002").unwrap(),
+            Some(Role::Decode),
+        ));
+        let workers = vec![
+            found("http://localhost:30002", Some(Role::Decode)),
+            found("http://10.0.0.2:8000", Some(Role::Prefill)),
+        ];
+        let files = vec![
+            found("http://10.0.0.2:8000", None),
+            found("http://10.0.0.1:8000", None),
+        ];
+        let plan = plan(&settings, &[workers, files]);
+        assert_eq!(
+            names(&plan),
+            ["mine", "10.0.0.1:8000", "prefill-10.0.0.2:8000"]
+        );
+        assert_eq!(plan.beyond, [0, 0]);
+    }
+
+    #[test]
+    fn the_order_of_a_list_says_nothing_and_what_is_beyond_the_limit_is_counted() {
+        let mut settings = settings();
+        settings.discovery.max_sources = 2;
+        let mut list: Vec<Found> = (1..=4)
+            .map(|n| found(&format!("http://10.0.0.{n}:8000"), None))
+            .collect();
+        for _ in 0..2 {
+            let plan = plan(&settings, std::slice::from_ref(&list));
+            assert_eq!(names(&plan), ["10.0.0.1:8000", "10.0.0.2:8000"]);
+            assert_eq!(plan.beyond, [2]);
+            list.reverse();
+        }
+    }
+
+    #[test]
+    fn our_own_pages_are_no_sources() {
+        let own = vec![
+            found("http://127.0.0.1:30090", None),
+            found("http://localhost:30080", None),
+        ];
+        assert!(plan(&settings(), &[own]).sources.is_empty());
+    }
+}

@@ -1,0 +1,183 @@
+//! The router's own list of its workers, `GET /workers`, as sglang-router 0.3.2 writes it: url,
+//! `worker_type` (`regular`, `prefill`, `decode`) and more. A worker that the router takes for unhealthy
+//! stays a source: its own page says how it is.
+
+use super::{Found, Looked};
+use crate::config::{Scrape, Target};
+use crate::kv::Role;
+use crate::scrape::explain::explain;
+use crate::scrape::fetch::{Failed, Fetcher};
+use http::StatusCode;
+use serde::Deserialize;
+use std::sync::Arc;
+
+/// Bytes of the list: a worker has less than one KiB.
+const MOST_BYTES: usize = 4 << 20;
+
+/// What messages call the router.
+const NAME: &str = "the router (discovery.workers)";
+
+/// See the [module](self) description.
+pub(in crate::scrape) struct Workers {
+    fetcher: Fetcher,
+    url: Target,
+}
+
+#[derive(Deserialize)]
+struct Listing {
+    workers: Vec<Worker>,
+}
+
+#[derive(Deserialize)]
+struct Worker {
+    url: String,
+    worker_type: Option<String>,
+}
+
+// === impl Workers ===
+
+impl Workers {
+    pub(super) fn new(router: &Target, scrape: &Scrape) -> Workers {
+        let url = Target {
+            path: Arc::from("/workers"),
+            ..router.clone()
+        };
+        let scrape = Scrape {
+            max_page_bytes: MOST_BYTES,
+            ..scrape.clone()
+        };
+        Workers {
+            fetcher: Fetcher::json(&url, &scrape),
+            url,
+        }
+    }
+
+    pub(super) async fn look(&mut self) -> Looked {
+        match self.fetcher.fetch().await {
+            Ok(text) => read(&text),
+            Err(failed) => Looked {
+                found: None,
+                problem: Some(self.explain(&failed)),
+            },
+        }
+    }
+
+    fn explain(&self, failed: &Failed) -> String {
+        match failed {
+            Failed::Status(StatusCode::NOT_FOUND, _) => format!(
+                "{NAME} answered 404 at {}: only sglang-router has this list; name its API port, not that of its metrics",
+                self.url
+            ),
+            Failed::TooLarge { seen, .. } => {
+                format!("{NAME}'s list at {} {seen}: is it that router?", self.url)
+            }
+            failed => explain(NAME, &self.url, failed),
+        }
+    }
+}
+
+/// The pages of the workers on the list.
+fn read(text: &[u8]) -> Looked {
+    let listing: Listing = match serde_json::from_slice(text) {
+        Ok(listing) => listing,
+        Err(error) => {
+            return Looked {
+                found: None,
+                problem: Some(format!(
+                    "{NAME} answered at /workers with no list of workers ({error}): name sglang-router's API port"
+                )),
+            };
+        }
+    };
+    let mut found = Vec::new();
+    let mut problem = None;
+    for worker in &listing.workers {
+        // Of a worker with data-parallel ranks that are balanced one by one, `@` and the rank.
+        let url = match worker.url.rsplit_once('@') {
+            Some((url, rank)) if rank.bytes().all(|b| b.is_ascii_digit()) => url,
+            _ => &worker.url,
+        };
+        let role = match worker.worker_type.as_deref() {
+            Some("decode") => Some(Role::Decode),
+            Some("prefill") => Some(Role::Prefill),
+            Some("regular") => Some(Role::Unified),
+            _ => None,
+        };
+        match Target::page(url) {
+            Ok(url) => found.push(Found { url, role }),
+            Err(why) => {
+                problem.get_or_insert_with(|| {
+                    let url: String = url.escape_debug().take(200).collect();
+                    format!("{NAME} lists the worker \"{url}\", which {why}: it is left out")
+                });
+            }
+        }
+    }
+    Looked {
+        found: Some(found),
+        problem,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_and_types_become_pages_and_roles() {
+        let looked = read(
+            br#"{"workers":[
+                {"id":"a","url":"http://10.0.0.1:8000","worker_type":"prefill","is_healthy":true,"bootstrap_port":8998},
+                {"id":"b","url":"http://10.0.0.2:8000/","worker_type":"decode","is_healthy":false,"metadata":{"tp_size":"4"}},
+                {"id":"c","url":"http://10.0.0.3:8000@1","worker_type":"regular"},
+                {"id":"d","url":"http://10.0.0.4:8000","worker_type":"encode"}
+            ],"total":4,"stats":{}}"#,
+        );
+        assert_eq!(looked.problem, None);
+        let found: Vec<_> = looked.found.unwrap();
+        let found: Vec<_> = found.iter().map(|f| (f.url.to_string(), f.role)).collect();
+        assert_eq!(
+            found,
+            [
+                (
+                    "http://10.0.0.1:8000/metrics".to_owned(),
+                    Some(Role::Prefill)
+                ),
+                (
+                    "http://10.0.0.2:8000/metrics".to_owned(),
+                    Some(Role::Decode)
+                ),
+                (
+                    "http://10.0.0.3:8000/metrics".to_owned(),
+                    Some(Role::Unified)
+                ),
+                ("http://10.0.0.4:8000/metrics".to_owned(), None),
+            ]
+        );
+    }
+
+    #[test]
+    fn an_empty_list_is_a_list_and_anything_else_is_none() {
+        let empty = read(br#"{"workers":[],"total":0}"#);
+        assert_eq!((empty.found, empty.problem), (Some(Vec::new()), None));
+        for text in ["", "[]", "{}", "<html>", r#"{"workers":[{"id":"a"}]}"#] {
+            let looked = read(text.as_bytes());
+            assert_eq!(looked.found, None, "{text}");
+            assert!(looked.problem.is_some(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_worker_that_can_not_be_read_is_told_and_the_others_are_taken() {
+        let looked = read(
+            br#"{"workers":[
+                {"url":"grpc://10.0.0.1:8000","worker_type":"decode"},
+                {"url":"http://10.0.0.2:8000","worker_type":"decode"}
+            ]}"#,
+        );
+        assert_eq!(looked.found.unwrap().len(), 1);
+        let problem = looked.problem.unwrap();
+        assert!(problem.contains("grpc://10.0.0.1:8000"), "{problem}");
+        assert!(problem.contains("is not an http URL"), "{problem}");
+    }
+}

@@ -1,0 +1,256 @@
+//! Who is read: a poller for each source, started when the source comes and ended when it leaves, and a
+//! task for each way in which sources are found.
+
+use super::allowance::{Allowance, Allowed};
+use super::board::{Board, Discovery, Entry, Id};
+use super::discover::{Finder, Found, Looked, plan};
+use super::poller::{Poller, initial};
+use crate::config::{Settings, Source};
+use crate::kv::Handle;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
+use tokio::task::AbortHandle;
+use tokio::time::sleep;
+
+/// Keeps reading all sources.
+pub struct Scraper {
+    settings: Arc<Settings>,
+    board: Board,
+    on_read: Box<dyn Fn() + Send + Sync>,
+}
+
+/// What the pollers report to.
+pub(super) struct Reports {
+    board: Board,
+    on_read: Box<dyn Fn() + Send + Sync>,
+}
+
+/// The pollers that run.
+struct Crew {
+    settings: Arc<Settings>,
+    reports: Rc<Reports>,
+    members: RefCell<Vec<Member>>,
+    next: Cell<u64>,
+    /// What each way of finding has found; none where nothing was seen yet.
+    lists: RefCell<Vec<Vec<Found>>>,
+    discoveries: RefCell<Vec<Discovery>>,
+    /// Lines of the diagnostics on who comes and goes, and on what is wrong with the lists.
+    allowance: RefCell<Allowance>,
+    started: Instant,
+}
+
+struct Member {
+    id: Id,
+    source: Source,
+    task: AbortHandle,
+}
+
+// === impl Scraper ===
+
+impl Scraper {
+    /// Puts every source of the settings on the board, as not read yet, and into `snapshot`. `on_read`
+    /// is called after each read, when its result is there, and when sources have come or left.
+    #[must_use]
+    pub fn new(
+        settings: Arc<Settings>,
+        snapshot: Handle,
+        on_read: impl Fn() + Send + Sync + 'static,
+    ) -> Scraper {
+        let board = Board::new(snapshot);
+        board.set(settings.sources.iter().zip(0..).map(|(source, id)| Entry {
+            id: Id(id),
+            state: Arc::new(initial(source)),
+            page: None,
+        }));
+        Scraper {
+            settings,
+            board,
+            on_read: Box::new(on_read),
+        }
+    }
+
+    /// What is known of the sources.
+    #[must_use]
+    pub fn board(&self) -> Board {
+        self.board.clone()
+    }
+
+    /// Starts a task for each source on this thread: call it within a tokio `LocalRuntime` or
+    /// `LocalSet`.
+    pub fn spawn(self) {
+        let finders = Finder::all(&self.settings);
+        let discoveries: Vec<Discovery> = finders.iter().map(|f| not_looked(f.kind())).collect();
+        self.board.found(discoveries.clone());
+        let crew = Rc::new(Crew {
+            settings: self.settings,
+            reports: Rc::new(Reports {
+                board: self.board,
+                on_read: self.on_read,
+            }),
+            members: RefCell::default(),
+            next: Cell::new(0),
+            lists: RefCell::new(vec![Vec::new(); finders.len()]),
+            discoveries: RefCell::new(discoveries),
+            allowance: RefCell::new(Allowance::new(Instant::now())),
+            started: Instant::now(),
+        });
+        crew.become_those(&crew.settings.sources);
+        for (at, finder) in finders.into_iter().enumerate() {
+            tokio::task::spawn_local(find(Rc::clone(&crew), at, finder));
+        }
+    }
+}
+
+fn not_looked(kind: &'static str) -> Discovery {
+    Discovery {
+        kind,
+        up: None,
+        found: 0,
+        left_out: 0,
+        taken: None,
+        failures: 0,
+        problem: None,
+    }
+}
+
+/// Keeps looking for sources in one way.
+async fn find(crew: Rc<Crew>, at: usize, mut finder: Finder) {
+    let interval = crew.settings.discovery.interval;
+    loop {
+        let looked = finder.look().await;
+        crew.take(at, looked);
+        sleep(finder.pause(interval)).await;
+    }
+}
+
+// === impl Reports ===
+
+impl Reports {
+    pub(super) fn report(&self, entry: Entry) {
+        self.board.report(entry);
+        (self.on_read)();
+    }
+}
+
+// === impl Crew ===
+
+impl Crew {
+    /// Takes in what one way of finding has seen.
+    fn take(&self, at: usize, looked: Looked) {
+        self.note(at, &looked);
+        if let Some(found) = looked.found {
+            let mut lists = self.lists.borrow_mut();
+            if let Some(list) = lists.get_mut(at).filter(|list| **list != found) {
+                *list = found;
+                let plan = plan(&self.settings, &lists);
+                drop(lists);
+                self.left_out(&plan.beyond);
+                self.become_those(&plan.sources);
+            }
+        }
+        let discoveries = self.discoveries.borrow().clone();
+        self.reports.board.found(discoveries);
+    }
+
+    /// How the look went; what is wrong is told when that changes.
+    fn note(&self, at: usize, looked: &Looked) {
+        let mut discoveries = self.discoveries.borrow_mut();
+        let Some(discovery) = discoveries.get_mut(at) else {
+            return;
+        };
+        if let Some(found) = &looked.found {
+            discovery.found = found.len();
+            discovery.taken = Some(Instant::now());
+        }
+        let kind = discovery.kind;
+        let problem: Option<Arc<str>> = looked.problem.as_deref().map(Arc::from);
+        discovery.up = Some(problem.is_none());
+        if problem.is_some() {
+            discovery.failures += 1;
+        }
+        if problem != discovery.problem {
+            self.tell(|| match &problem {
+                Some(what) => tracing::warn!("{what}"),
+                None => tracing::info!("discovery.{kind}: the list of sources is whole again"),
+            });
+        }
+        discovery.problem = problem;
+    }
+
+    /// How many sources are beyond the limit; told when it begins.
+    fn left_out(&self, beyond: &[usize]) {
+        for (discovery, n) in self.discoveries.borrow_mut().iter_mut().zip(beyond) {
+            if discovery.left_out == 0 && *n > 0 {
+                let (kind, most) = (discovery.kind, self.settings.discovery.max_sources);
+                self.tell(|| {
+                    tracing::warn!(
+                        "discovery.{kind} has {n} sources more than are taken ({most}): raise discovery.max_sources if all are meant"
+                    );
+                });
+            }
+            discovery.left_out = *n;
+        }
+    }
+
+    /// Says something, unless lists change so often that it would not end.
+    fn tell(&self, say: impl FnOnce()) {
+        let allowed = self.allowance.borrow_mut().take(Instant::now());
+        if allowed == Allowed::No {
+            return;
+        }
+        say();
+        if allowed == Allowed::Last {
+            tracing::warn!(
+                "sources come and go so often that it is told now and then only; /sources has them"
+            );
+        }
+    }
+
+    /// Reads these sources and no other. A source that was read before as it is set now goes on; what is
+    /// known of one that leaves is gone when this returns.
+    fn become_those(&self, sources: &[Source]) {
+        let mut before = self.members.take();
+        let mut members = Vec::with_capacity(sources.len());
+        let view = self.reports.board.load();
+        let mut entries = Vec::with_capacity(sources.len());
+        let mut come = Vec::new();
+        for source in sources {
+            let stays = before.iter().position(|member| member.source == *source);
+            let stays = stays.map(|at| before.swap_remove(at));
+            let known = stays.as_ref().and_then(|member| view.entry(member.id));
+            if let (Some(member), Some(entry)) = (stays, known) {
+                members.push(member);
+                entries.push(entry);
+            } else {
+                let id = Id(self.next.replace(self.next.get() + 1));
+                come.push((id, source));
+                entries.push(Entry {
+                    id,
+                    state: Arc::new(initial(source)),
+                    page: None,
+                });
+            }
+        }
+        for gone in before {
+            gone.task.abort();
+            self.tell(|| tracing::info!("{}: not on any list any more", gone.source.name));
+        }
+        self.reports.board.set(entries);
+        (self.reports.on_read)();
+        for (id, source) in come {
+            if !self.settings.sources.contains(source) {
+                self.tell(|| tracing::info!("{}: found at {}", source.name, source.url));
+            }
+            let poller = Poller::new(id, source.clone(), &self.settings, self.started);
+            let task = tokio::task::spawn_local(poller.run(Rc::clone(&self.reports)));
+            members.push(Member {
+                id,
+                source: source.clone(),
+                task: task.abort_handle(),
+            });
+        }
+        self.members.replace(members);
+    }
+}
