@@ -9,7 +9,7 @@ use crate::kv::Role;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fs::{self, File, Metadata};
-use std::io::{self, Read};
+use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -64,9 +64,15 @@ impl Files {
         for pattern in &self.patterns {
             match fitting(pattern) {
                 Ok(found) => paths.extend(found),
-                Err(why) => {
-                    let told = format!("{pattern:?} (discovery.file_sd) {why}");
+                Err(error) => {
+                    let told =
+                        format!("{pattern:?} (discovery.file_sd) can't be looked for ({error})");
                     problem.get_or_insert(told);
+                    // What is not there is gone; what can't be seen may well be there.
+                    if error.kind() != ErrorKind::NotFound {
+                        let known = self.known.keys();
+                        paths.extend(known.filter(|path| fits_path(pattern, path)).cloned());
+                    }
                 }
             }
         }
@@ -139,28 +145,16 @@ impl Seen {
 
 /// The files that a pattern fits, which may have `*` in its last part alone; a path without one is that
 /// file, which must be there.
-fn fitting(pattern: &str) -> Result<Vec<PathBuf>, String> {
+fn fitting(pattern: &str) -> io::Result<Vec<PathBuf>> {
     if !pattern.contains('*') {
         let path = PathBuf::from(pattern);
-        return match fs::metadata(&path) {
-            Ok(data) if data.is_file() => Ok(vec![path]),
-            Ok(_) => Err("is no file".to_owned()),
-            Err(error) => Err(format!("can't be read ({error})")),
-        };
+        fs::metadata(&path)?;
+        return Ok(vec![path]);
     }
-    let (folder, name) = match pattern.rsplit_once('/') {
-        Some(("", name)) => ("/", name),
-        Some(parts) => parts,
-        None => (".", pattern),
-    };
-    let unread = |error: io::Error| format!("names a folder that can't be read ({error})");
     let mut found = Vec::new();
-    for entry in fs::read_dir(folder).map_err(unread)? {
-        let path = entry.map_err(unread)?.path();
-        let own = path.file_name().and_then(|n| n.to_str());
-        // As in a shell, a leading dot is no part of a star: editors' and ConfigMaps' own files.
-        let fine = own.is_some_and(|own| fits(name, own) && !own.starts_with('.'));
-        if fine && path.is_file() {
+    for entry in fs::read_dir(parts(pattern).0)? {
+        let path = entry?.path();
+        if fits_path(pattern, &path) && path.is_file() {
             found.push(path);
         }
         if found.len() > MOST_FILES {
@@ -168,6 +162,27 @@ fn fitting(pattern: &str) -> Result<Vec<PathBuf>, String> {
         }
     }
     Ok(found)
+}
+
+/// The folder and the name of a pattern.
+fn parts(pattern: &str) -> (&str, &str) {
+    match pattern.rsplit_once('/') {
+        Some(("", name)) => ("/", name),
+        Some(parts) => parts,
+        None => (".", pattern),
+    }
+}
+
+/// Whether a pattern fits a file as [`fitting`] finds it.
+fn fits_path(pattern: &str, path: &Path) -> bool {
+    if !pattern.contains('*') {
+        return path == Path::new(pattern);
+    }
+    let (folder, name) = parts(pattern);
+    let own = path.file_name().and_then(|n| n.to_str());
+    // As in a shell, a leading dot is no part of a star: editors' and ConfigMaps' own files.
+    let fine = own.is_some_and(|own| fits(name, own) && !own.starts_with('.'));
+    fine && path.parent() == Some(Path::new(folder))
 }
 
 /// Whether a name fits a pattern of literal pieces with `*` between them.
@@ -312,6 +327,31 @@ mod tests {
         ] {
             assert_eq!(fits(pattern, name), wanted, "{pattern} {name}");
         }
+    }
+
+    #[test]
+    fn a_file_that_is_named_must_be_there_and_one_that_can_not_be_seen_keeps_its_list() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.json");
+        let mut files = Files::new(&[path.to_str().unwrap().into()]);
+        let problem = files.look().problem.unwrap();
+        assert!(problem.contains("can't be looked for"), "{problem}");
+        fs::write(&path, r#"[{"targets":["a:1"]}]"#).unwrap();
+        assert_eq!(files.look().found.unwrap().len(), 1);
+
+        // What is no folder can't be looked through, which is not the same as being empty.
+        let below = folder.path().join("d");
+        fs::create_dir(&below).unwrap();
+        fs::write(below.join("b.json"), r#"[{"targets":["b:1"]}]"#).unwrap();
+        let mut files = Files::new(&[format!("{}/*.json", below.display()).into()]);
+        assert_eq!(files.look().found.unwrap().len(), 1);
+        fs::rename(&below, folder.path().join("e")).unwrap();
+        fs::write(&below, "").unwrap();
+        let looked = files.look();
+        assert!(looked.problem.is_some());
+        assert_eq!(looked.found.unwrap().len(), 1);
+        fs::remove_file(&below).unwrap();
+        assert_eq!(files.look().found, Some(Vec::new()));
     }
 
     #[test]
