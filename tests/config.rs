@@ -836,3 +836,59 @@ fn settings_that_are_probably_not_meant_warn() {
     let s = fine(file("headers.headline = 'prefill'"));
     assert_eq!(s.headers.headline, Headline::Role(Role::Prefill));
 }
+
+// === discovery ===
+
+#[test]
+fn who_has_sources_found_has_no_default_ones() {
+    let found = fine(file(
+        "discovery = { workers = \"http://r:1\", file_sd = [\"/a/*.json\", \"b.json\"] }",
+    ));
+    assert!(found.sources.is_empty());
+    assert_eq!(found.discovery.file_sd.len(), 2);
+    let dns = fine(env(&[(
+        "KVGAUGE_DISCOVERY_DNS",
+        "decode=http://d:1, http://e:2",
+    )]));
+    assert!(dns.sources.is_empty());
+    let roles: Vec<_> = dns.discovery.dns.iter().map(|name| name.role).collect();
+    assert_eq!(roles, [Some(Role::Decode), None]);
+    // What is set stays, and so do the default ones where nothing is found.
+    let text = "discovery.workers = \"http://r:1\"\n[[source]]\nname = \"a\"\nurl = \"http://a\"";
+    assert_eq!(fine(file(text)).sources.len(), 1);
+    let off = fine(file(
+        "discovery.workers = \"off\"\ndiscovery.interval = \"1s\"",
+    ));
+    assert_eq!(off.sources, Settings::defaults().sources);
+    // A role that may be found is not missed.
+    fine(file(
+        "headers.headline = \"unified\"\ndiscovery.workers = \"http://r:1\"",
+    ));
+}
+
+#[test]
+fn what_can_not_be_found_is_refused() {
+    for (text, words) in [
+        (
+            "discovery.workers = \"http://127.0.0.1:30080\"",
+            "is the proxy",
+        ),
+        ("discovery.workers = \"http://r:1/metrics\"", "has a path"),
+        ("discovery.file_sd = [\"/a/b.yml\"]", "YAML is not read"),
+        (
+            "discovery.file_sd = [\"/*/b.json\"]",
+            "a * in the name of a folder",
+        ),
+        (
+            "discovery.dns = [\"router=http://d:1\"]",
+            "has a role that is none",
+        ),
+        ("discovery.dns = [\"decode=https://d:1\"]", "is https"),
+        ("discovery.max_sources = 0", "too small"),
+        ("discovery.interval = \"1ms\"", "too small"),
+    ] {
+        let error = file(text).unwrap_err().to_string();
+        assert!(error.contains(words), "{text}: {error}");
+        assert!(error.starts_with("kvgauge.toml:1: "), "{error}");
+    }
+}

@@ -108,3 +108,15 @@ fn what_is_wrong_is_said_with_its_line() {
         "FILE:3: unknown key `log.queue_byte`; did you mean `log.queue_bytes`?"
     );
 }
+
+#[test]
+fn sources_that_are_found_are_announced() {
+    let text = check("discovery.workers = \"http://r:1\"").unwrap();
+    let want =
+        "\nPages that are read, each every 1s:\n  and those that are found, looked for every 5s\n";
+    assert!(text.contains(want), "{text}");
+    assert!(
+        text.contains("  discovery.workers = http://r:1 (default off)\n"),
+        "{text}"
+    );
+}
