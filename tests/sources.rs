@@ -130,6 +130,49 @@ fn what_is_exposed_is_all_or_the_kv_state_or_nothing() {
 }
 
 #[test]
+fn an_engine_is_read_as_settings_say_and_kv_keeps_what_a_mapping_reads() {
+    let upstream = Upstream::ok();
+    let text = "acme_used_percent 42\nacme_running 3\nacme_other 1\nvllm:kv_cache_usage_perc{model_name=\"m\",engine=\"0\"} 0.25\n";
+    let page = Page::text(text);
+    let settings = "scrape.interval = \"100ms\"\nmetrics.expose = \"kv\"\n[engine.acme]\n\
+                    usage = { metric = \"acme_used_percent\", unit = \"percent\" }\n\
+                    running = { metric = \"acme_running\", unit = \"requests\" }\n";
+    let start = |option: &str| {
+        Setup::new(upstream.address())
+            .settings(settings)
+            .source_at("a", "", &format!("{},role=decode{option}", page.url()))
+            .start()
+    };
+    let mapped = start(",engine=acme");
+    until_usage(&mapped, "0.4200");
+    let member = pool(&get(mapped.listen, "/").head, "decode");
+    assert_eq!(member.number("running"), Some(3.0));
+    assert_eq!(source(&mapped, 0)["engine"], "mapping");
+    let shown: Vec<String> = foreign(&mapped).into_iter().collect();
+    let kept = [
+        "acme_running",
+        "acme_used_percent",
+        "vllm:kv_cache_usage_perc",
+    ];
+    assert_eq!(shown, kept);
+
+    let recognised = start("");
+    until_usage(&recognised, "0.2500");
+    assert_eq!(foreign(&recognised).len(), 1);
+
+    // Forced, and nothing of it there: unknown, whatever else is on the page.
+    let forced = start(",engine=sglang");
+    forced.until_up("a");
+    let answer = get(forced.listen, "/");
+    assert_eq!(answer.head.get("x-kv-usage"), None);
+    let state = source(&forced, 0);
+    assert_eq!(
+        (&state["engine"], &state["unknown"]),
+        (&"sglang".into(), &"absent".into())
+    );
+}
+
+#[test]
 fn both_spellings_of_an_engine_are_kv_state() {
     let upstream = Upstream::ok();
     for name in ["b50-colon.prom", "b50-under.prom"] {

@@ -66,9 +66,10 @@ fn role(source: &Source) -> String {
         None => "no role, unless its page says one".to_owned(),
     };
     let every = source.interval.map(|t| format!(", every {}", written(t)));
+    let engine = source.engine.as_ref().map(|e| format!(", read as {e}"));
     let kept = families("shown again only", &source.keep);
     let dropped = families("not shown again", &source.drop);
-    let parts = [every, kept, dropped].into_iter().flatten();
+    let parts = [every, engine, kept, dropped].into_iter().flatten();
     parts.fold(role, |text, part| text + &part)
 }
 

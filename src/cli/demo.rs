@@ -97,6 +97,7 @@ fn settings(args: &DemoArgs, deployment: &Deployment) -> Settings {
         url: target(addr, "/metrics"),
         role,
         interval: None,
+        engine: None,
         keep: Vec::new(),
         drop: Vec::new(),
     };

@@ -4,6 +4,7 @@ use super::settings::*;
 use crate::kv::Role;
 use http::HeaderName;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -79,6 +80,7 @@ impl Settings {
                 source("prefill", 30000, Some(Role::Prefill)),
                 source("decode", 30002, Some(Role::Decode)),
             ],
+            mappings: BTreeMap::new(),
         }
     }
 }
@@ -101,6 +103,7 @@ fn source(name: &str, port: u16, role: Option<Role>) -> Source {
         url: target(port, "/metrics"),
         role,
         interval: None,
+        engine: None,
         keep: Vec::new(),
         drop: Vec::new(),
     }

@@ -13,6 +13,7 @@ mod error;
 mod file;
 mod keys;
 mod layer;
+mod mapping;
 mod names;
 mod pattern;
 mod raw;
@@ -24,6 +25,8 @@ mod value;
 pub use env::environment;
 pub use error::{ConfigError, Origin, Problem, Warning};
 pub use keys::{environment_name, keys};
+pub use mapping::{BlockSize, MappedGauge, MappedUnit, Mapping, MappingError, MappingSpec};
+pub use names::ENGINES;
 pub use pattern::Pattern;
 pub use settings::*;
 
@@ -43,7 +46,7 @@ pub struct Flags {
     pub upstream: Option<String>,
     /// `--admin ADDR`
     pub admin: Option<String>,
-    /// `--source NAME=URL[,role=ROLE][,interval=TIME][,keep=PATTERN]…[,drop=PATTERN]…`, each one given.
+    /// `--source NAME=URL[,role=ROLE][,interval=TIME][,engine=NAME][,keep=PATTERN]…[,drop=PATTERN]…`, each one given.
     pub sources: Vec<String>,
     /// `--workers N`
     pub workers: Option<String>,
@@ -122,6 +125,10 @@ fn layered(
     };
     let mut settings = Settings::defaults();
     raw.apply(&mut settings);
+    let mappings = origins.mappings.iter();
+    settings.mappings = mappings
+        .map(|(name, (mapping, _))| (name.clone(), mapping.clone()))
+        .collect();
     warnings.extend(validate::validate(&settings, &origins)?);
     Ok((settings, warnings))
 }

@@ -90,6 +90,15 @@ const RESERVED_LABELS: [&str; 14] = [
     "role", "route", "type", "version",
 ];
 
+/// The engines that a page can be read as; `engine::names` has the same, and a test compares them.
+pub const ENGINES: [&str; 10] = [
+    "sglang", "vllm", "trtllm", "triton", "tgi", "llamacpp", "lmdeploy", "nim", "mindie", "dynamo",
+];
+
+/// What a source's page is read as: one of [`ENGINES`], or a mapping's name.
+#[derive(Clone, Debug)]
+pub(super) struct EngineName(pub(super) Arc<str>);
+
 /// The most bytes of a name.
 const MAX_NAME: usize = 128;
 
@@ -117,6 +126,23 @@ impl Format for SourceName {
             return Err("is what kvgauge's own series are called".to_owned());
         }
         Ok(SourceName(Arc::from(text)))
+    }
+
+    fn write(&self) -> String {
+        self.0.to_string()
+    }
+}
+
+impl Format for EngineName {
+    const ALLOWED: &'static str =
+        "the name of an engine, or of a mapping [engine.NAME]: 1 to 128 of a-z A-Z 0-9 _ -";
+
+    fn read(text: &str) -> Result<Self, String> {
+        let fine = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-');
+        if text.is_empty() || text.len() > MAX_NAME || !text.bytes().all(fine) {
+            return Err("is no name of an engine".to_owned());
+        }
+        Ok(EngineName(Arc::from(text)))
     }
 
     fn write(&self) -> String {

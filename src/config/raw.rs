@@ -4,7 +4,7 @@
 //! from here, so a key is added by a field here, one in [`Settings`], and a line in [`Raw::from`]
 //! and [`Raw::apply`] each.
 
-use super::names::{HeaderField, LabelName, Ranges, SourceName, role_in};
+use super::names::{EngineName, HeaderField, LabelName, Ranges, SourceName, role_in};
 use super::pattern::Patterns;
 use super::settings::{Audience, Expose, Headline, Settings, Source};
 use super::target::{Page, Upstream};
@@ -179,6 +179,8 @@ pub(super) struct RawSource {
     role: Key<Role>,
     /// Instead of `scrape.interval`.
     interval: Key<Duration>,
+    /// What the page is read as.
+    engine: Key<EngineName>,
     /// Families that are shown again.
     keep: Key<Patterns>,
     /// Families that are not.
@@ -361,6 +363,7 @@ impl RawSource {
             role: self.role.map(|v| v.0).or_else(|| role_in(&name)),
             url: self.url?.0.0,
             interval: self.interval.map(|v| v.0),
+            engine: self.engine.map(|v| v.0.0),
             keep: self.keep.map(|v| v.0.0).unwrap_or_default(),
             drop: self.drop.map(|v| v.0.0).unwrap_or_default(),
             name,
@@ -375,6 +378,7 @@ impl From<&Source> for RawSource {
             url: key(Page(s.url.clone())),
             role: s.role.and_then(key),
             interval: s.interval.and_then(key),
+            engine: s.engine.clone().map(EngineName).and_then(key),
             keep: key(Patterns(s.keep.clone())),
             drop: key(Patterns(s.drop.clone())),
         }

@@ -1,8 +1,9 @@
 //! The validated settings: what the rest of the program sees.
 
-use super::Pattern;
+use super::{Mapping, Pattern};
 use crate::kv::Role;
 use ipnet::IpNet;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,6 +41,16 @@ pub struct Settings {
     pub metrics: Metrics,
     /// The pages read. Default: router :29001, prefill :30000, decode :30002.
     pub sources: Vec<Source>,
+    /// Engines that kvgauge does not know, by the names that sources call them by. Default is none.
+    pub mappings: BTreeMap<Arc<str>, Arc<Mapping>>,
+}
+
+impl Settings {
+    /// The mapping that a source's page is read by, where its `engine` names one.
+    #[must_use]
+    pub fn mapping(&self, source: &Source) -> Option<&Arc<Mapping>> {
+        self.mappings.get(source.engine.as_ref()?)
+    }
 }
 
 /// An `http://host:port` address with an optional path.
@@ -226,6 +237,9 @@ pub struct Source {
     pub role: Option<Role>,
     /// Overrides `scrape.interval`.
     pub interval: Option<Duration>,
+    /// What its page is read as: an engine of [`ENGINES`](super::ENGINES), or one of
+    /// [`Settings::mappings`]. `None` is as recognised from the page.
+    pub engine: Option<Arc<str>>,
     /// Families that are shown again; empty is all.
     pub keep: Vec<Pattern>,
     /// Families that are not shown again, whatever `keep` says.

@@ -1,8 +1,9 @@
 //! What can be said of settings only when all are known: ranges, and what can't go together.
 
 use super::error::{ConfigError, Origin, Problem, Warning};
-use super::keys::shown;
+use super::keys::{self, shown};
 use super::layer::Origins;
+use super::names::ENGINES;
 use super::settings::{Expose, Headline, Settings};
 use super::value::{Format, OffOr, Size};
 use std::collections::HashMap;
@@ -35,6 +36,7 @@ pub(super) fn validate(
     check.pace();
     check.addresses();
     check.sources();
+    check.engines();
     check.patterns();
     check.headers();
     check.trust();
@@ -340,6 +342,47 @@ impl Check<'_> {
                     self.other(first),
                 );
                 self.refuse(self.source_origin(at, "url"), "source.url", message);
+            }
+        }
+    }
+
+    /// That what sources are read as is known, and what is mapped is used.
+    fn engines(&mut self) {
+        let s = self.settings;
+        for (at, source) in s.sources.iter().enumerate() {
+            let Some(engine) = &source.engine else {
+                continue;
+            };
+            if ENGINES.contains(&&**engine) || s.mappings.contains_key(engine) {
+                continue;
+            }
+            let known = ENGINES.iter().copied();
+            let all = known.clone().chain(s.mappings.keys().map(|name| &**name));
+            let near = match keys::nearest(engine, all) {
+                Some(near) => format!("did you mean \"{near}\"? "),
+                None => String::new(),
+            };
+            let message = format!(
+                "\"{engine}\" is no engine that is known here; {near}Known are {}, and what a section \
+                 [engine.{engine}] maps",
+                known.collect::<Vec<_>>().join(", "),
+            );
+            self.refuse(self.source_origin(at, "engine"), "source.engine", message);
+        }
+        for (name, (_, origin)) in &self.origins.mappings {
+            if !s
+                .sources
+                .iter()
+                .any(|source| source.engine.as_ref() == Some(name))
+            {
+                let message = format!(
+                    "no source has engine = \"{name}\", so no page is read by this mapping"
+                );
+                self.warnings.push(Warning {
+                    origin: origin.clone(),
+                    key: format!("engine.{name}"),
+                    message,
+                });
             }
         }
     }

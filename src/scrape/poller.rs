@@ -141,7 +141,7 @@ impl Poller {
             fetcher: Fetcher::new(&source.url, &settings.scrape),
             state: initial(&source),
             content: None,
-            filter: Filter::new(settings.metrics.expose, &source),
+            filter: Filter::new(&settings, &source),
             told: Told::default(),
             allowance: Allowance::new(Instant::now()),
             source,
@@ -213,7 +213,7 @@ impl Poller {
         self.state.samples = Some(page.sample_count() as u64);
         self.state.exposed = Some(prepared.sample_count() as u64);
         self.state.bytes = Some(text.len() as u64);
-        let reading = engine::read(&page);
+        let reading = engine::read_source(&page, &self.source, &self.settings);
         Ok(Understood {
             prepared,
             // Of a whole page something moves each time: it counts our own reads, for one.
