@@ -315,7 +315,7 @@ fn a_bad_pattern_is_refused_with_what_is_wrong_with_it() {
     refused(
         flags(&sources(&["a=http://a,drop=x{1,2}"])),
         64,
-        "flag --source: source: `2}` is not understood; after the URL may stand role=ROLE, interval=TIME and engine=NAME, each once, keep=PATTERN and drop=PATTERN (a comma in a URL is written %2C, one in a pattern \\x2C)",
+        "flag --source: source: `2}` is not understood; after the URL may stand role=ROLE, interval=TIME, engine=NAME and bearer_file=FILE, each once, keep=PATTERN and drop=PATTERN (a comma in a URL is written %2C, one in a pattern \\x2C)",
     );
 }
 
@@ -342,9 +342,9 @@ fn an_unknown_key_is_refused_with_its_line_and_the_nearest() {
         "kvgauge.toml:4: source: unknown key `rol`; did you mean `role`?",
     );
     refused(
-        file("[[source]]\nname = 'a'\nurl = 'http://a'\nbearer_file = '/x'\n"),
+        file("[[source]]\nname = 'a'\nurl = 'http://a'\nca_file = '/x'\n"),
         78,
-        "kvgauge.toml:4: source: `bearer_file` is not supported yet; leave it out",
+        "kvgauge.toml:4: source: `ca_file` is not supported yet; leave it out",
     );
     refused(
         file("[[sources]]\nname = 'a'\n"),
@@ -487,7 +487,7 @@ fn a_malformed_variable_is_refused_with_its_name() {
     refused(
         env(&[("KVGAUGE_SOURCES", "a=http://a;b")]),
         78,
-        "environment KVGAUGE_SOURCES: source: `b` has no name; write NAME=URL[,role=ROLE][,interval=TIME][,engine=NAME][,keep=PATTERN]…[,drop=PATTERN]…, such as decode=http://127.0.0.1:30002,role=decode",
+        "environment KVGAUGE_SOURCES: source: `b` has no name; write NAME=URL[,role=ROLE][,interval=TIME][,engine=NAME][,bearer_file=FILE][,keep=PATTERN]…[,drop=PATTERN]…, such as decode=http://127.0.0.1:30002,role=decode",
     );
     refused(
         env(&[("KVGAUGE_SOURCES", " ; ")]),
@@ -514,12 +514,12 @@ fn a_malformed_flag_is_wrong_usage() {
     refused(
         flags(&sources(&["http://a"])),
         64,
-        "flag --source: source: `http://a` has no name; write NAME=URL[,role=ROLE][,interval=TIME][,engine=NAME][,keep=PATTERN]…[,drop=PATTERN]…, such as decode=http://127.0.0.1:30002,role=decode",
+        "flag --source: source: `http://a` has no name; write NAME=URL[,role=ROLE][,interval=TIME][,engine=NAME][,bearer_file=FILE][,keep=PATTERN]…[,drop=PATTERN]…, such as decode=http://127.0.0.1:30002,role=decode",
     );
     refused(
         flags(&sources(&["a=http://a,decode"])),
         64,
-        "flag --source: source: `decode` is not understood; after the URL may stand role=ROLE, interval=TIME and engine=NAME, each once, keep=PATTERN and drop=PATTERN (a comma in a URL is written %2C, one in a pattern \\x2C)",
+        "flag --source: source: `decode` is not understood; after the URL may stand role=ROLE, interval=TIME, engine=NAME and bearer_file=FILE, each once, keep=PATTERN and drop=PATTERN (a comma in a URL is written %2C, one in a pattern \\x2C)",
     );
     refused(
         flags(&sources(&["a=http://a,rol=decode"])),

@@ -440,3 +440,54 @@ fn a_page_is_asked_for_as_classic_text_without_a_coding() {
         Some("text/plain;version=0.0.4")
     );
 }
+
+// === a token ===
+
+#[test]
+fn a_token_opens_its_source_is_renewed_and_is_seen_by_nobody_else() {
+    let text = "sglang:token_usage{engine_type=\"decode\"} 0.25\n";
+    let page = Page::new(Behaviour::Token("s3cret-1".to_owned(), text.to_owned()));
+    let open = Page::text("up 1\n");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("token");
+    let path = file.display().to_string();
+    let kvgauge = Setup::new(Upstream::ok().address())
+        .source_at(
+            "decode",
+            "decode",
+            &format!("{},bearer_file={path}", page.url()),
+        )
+        .source("open", "", &open)
+        .start();
+    // No file yet: the source says no, and why is told.
+    let said = kvgauge.says("answered 401");
+    assert!(
+        said.contains(&format!("its bearer_file {path} can't be read")),
+        "{said}"
+    );
+    std::fs::write(&file, "s3cret-0\n").unwrap();
+    kvgauge.says(&format!(
+        "it does not take the token in its bearer_file {path}"
+    ));
+    std::fs::write(&file, "s3cret-1\n").unwrap();
+    until_usage(&kvgauge, "0.2500");
+    assert_eq!(page.authorization().as_deref(), Some("Bearer s3cret-1"));
+    // The server wants another one, which is in the file already.
+    std::fs::write(&file, "s3cret-2\n").unwrap();
+    page.set(Behaviour::Token("s3cret-2".to_owned(), text.to_owned()));
+    eventually("the new token is sent", || {
+        (page.authorization()? == "Bearer s3cret-2").then_some(())
+    });
+    until_usage(&kvgauge, "0.2500");
+    kvgauge.until_up("decode");
+    assert_eq!(open.authorization(), None);
+
+    let mut seen = kvgauge.diagnostics.text();
+    for path in ["/sources", "/kv", "/metrics"] {
+        seen.push_str(&get(kvgauge.admin, path).text());
+    }
+    let answer = get(kvgauge.listen, "/");
+    seen.push_str(&answer.head.text());
+    assert!(seen.contains("bearer_file"), "{seen}");
+    assert!(!seen.contains("s3cret"), "{seen}");
+}

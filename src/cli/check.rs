@@ -67,9 +67,11 @@ fn role(source: &Source) -> String {
     };
     let every = source.interval.map(|t| format!(", every {}", written(t)));
     let engine = source.engine.as_ref().map(|e| format!(", read as {e}"));
+    let token = source.bearer_file.as_ref();
+    let token = token.map(|path| format!(", with the token in {}", path.display()));
     let kept = families("shown again only", &source.keep);
     let dropped = families("not shown again", &source.drop);
-    let parts = [every, engine, kept, dropped].into_iter().flatten();
+    let parts = [every, engine, token, kept, dropped].into_iter().flatten();
     parts.fold(role, |text, part| text + &part)
 }
 

@@ -98,6 +98,7 @@ fn settings(args: &DemoArgs, deployment: &Deployment) -> Settings {
         role,
         interval: None,
         engine: None,
+        bearer_file: None,
         keep: Vec::new(),
         drop: Vec::new(),
     };

@@ -6,6 +6,7 @@ use crate::kv::Role;
 use http::HeaderName;
 use ipnet::IpNet;
 use std::net::IpAddr;
+use std::path::Path;
 use std::sync::Arc;
 
 /// A source's name.
@@ -99,6 +100,13 @@ pub const ENGINES: [&str; 10] = [
 #[derive(Clone, Debug)]
 pub(super) struct EngineName(pub(super) Arc<str>);
 
+/// A file's path.
+#[derive(Clone, Debug)]
+pub(super) struct FilePath(pub(super) Arc<Path>);
+
+/// The most bytes of a path.
+const MAX_PATH: usize = 4096;
+
 /// The most bytes of a name.
 const MAX_NAME: usize = 128;
 
@@ -147,6 +155,22 @@ impl Format for EngineName {
 
     fn write(&self) -> String {
         self.0.to_string()
+    }
+}
+
+impl Format for FilePath {
+    const ALLOWED: &'static str = "the path of a file";
+
+    fn read(text: &str) -> Result<Self, String> {
+        let bad = |c: char| c.is_control();
+        if text.is_empty() || text.len() > MAX_PATH || text.contains(bad) {
+            return Err("is no path of a file".to_owned());
+        }
+        Ok(FilePath(Arc::from(Path::new(text))))
+    }
+
+    fn write(&self) -> String {
+        self.0.display().to_string()
     }
 }
 

@@ -4,7 +4,7 @@
 //! from here, so a key is added by a field here, one in [`Settings`], and a line in [`Raw::from`]
 //! and [`Raw::apply`] each.
 
-use super::names::{EngineName, HeaderField, LabelName, Ranges, SourceName, role_in};
+use super::names::{EngineName, FilePath, HeaderField, LabelName, Ranges, SourceName, role_in};
 use super::pattern::Patterns;
 use super::settings::{Audience, Expose, Headline, Settings, Source};
 use super::target::{Page, Upstream};
@@ -181,6 +181,8 @@ pub(super) struct RawSource {
     interval: Key<Duration>,
     /// What the page is read as.
     engine: Key<EngineName>,
+    /// The token that the source asks for.
+    bearer_file: Key<FilePath>,
     /// Families that are shown again.
     keep: Key<Patterns>,
     /// Families that are not.
@@ -364,6 +366,7 @@ impl RawSource {
             url: self.url?.0.0,
             interval: self.interval.map(|v| v.0),
             engine: self.engine.map(|v| v.0.0),
+            bearer_file: self.bearer_file.map(|v| v.0.0),
             keep: self.keep.map(|v| v.0.0).unwrap_or_default(),
             drop: self.drop.map(|v| v.0.0).unwrap_or_default(),
             name,
@@ -378,6 +381,7 @@ impl From<&Source> for RawSource {
             url: key(Page(s.url.clone())),
             role: s.role.and_then(key),
             interval: s.interval.and_then(key),
+            bearer_file: s.bearer_file.clone().map(FilePath).and_then(key),
             engine: s.engine.clone().map(EngineName).and_then(key),
             keep: key(Patterns(s.keep.clone())),
             drop: key(Patterns(s.drop.clone())),

@@ -5,6 +5,7 @@ use crate::kv::Role;
 use ipnet::IpNet;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -240,6 +241,8 @@ pub struct Source {
     /// What its page is read as: an engine of [`ENGINES`](super::ENGINES), or one of
     /// [`Settings::mappings`]. `None` is as recognised from the page.
     pub engine: Option<Arc<str>>,
+    /// The file with the token that the source asks for; only its path is kept here.
+    pub bearer_file: Option<Arc<Path>>,
     /// Families that are shown again; empty is all.
     pub keep: Vec<Pattern>,
     /// Families that are not shown again, whatever `keep` says.

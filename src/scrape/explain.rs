@@ -55,11 +55,8 @@ pub(super) fn explain(name: &str, url: &Target, failed: &Failed) -> String {
                 status.as_u16()
             )
         }
-        Failed::Status(status @ (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN), _) => {
-            format!(
-                "{name} answered {} at {path}: the page asks for credentials; let it be read without",
-                status.as_u16()
-            )
+        Failed::Denied(status, advice) => {
+            format!("{name} answered {} at {path}: {advice}", status.as_u16())
         }
         Failed::Status(status, _) => {
             format!(

@@ -1,16 +1,21 @@
 //! One read of one page.
 
+use super::bearer::Bearer;
 use crate::config::{Scrape, Target};
 use crate::kv::FailureReason;
-use crate::net::{DialError, Pool, PoolError, PoolLimits, caused_by};
+use crate::net::{DialError, Pool, PoolError, PoolLimits, PooledBody, caused_by};
 use bytes::Bytes;
-use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, HOST, LOCATION, USER_AGENT};
+use http::header::{
+    ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, HOST, LOCATION, USER_AGENT,
+};
 use http::uri::Authority;
-use http::{HeaderMap, HeaderValue, Request, StatusCode, Uri};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri};
 use http_body::Body;
 use http_body_util::{BodyExt, Empty};
 use std::io::ErrorKind;
-use std::time::Duration;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 use tokio::time::timeout;
 use tower::Service;
 
@@ -32,6 +37,8 @@ pub(super) enum Failed {
     Broken(String),
     Timeout(Duration),
     Status(StatusCode, Option<String>),
+    /// 401 or 403, and what to do.
+    Denied(StatusCode, String),
     /// A limit was passed: what was seen, and the setting that limits it.
     TooLarge {
         seen: String,
@@ -49,7 +56,7 @@ impl Failed {
             Failed::Dial(DialError::Connect { .. }) | Failed::Reset(_) => FailureReason::Connect,
             Failed::Dial(DialError::Timeout { .. }) | Failed::Timeout(_) => FailureReason::Timeout,
             Failed::Broken(_) => FailureReason::Body,
-            Failed::Status(..) => FailureReason::Status,
+            Failed::Status(..) | Failed::Denied(..) => FailureReason::Status,
             Failed::TooLarge { .. } => FailureReason::TooLarge,
             Failed::Encoded(_) | Failed::NotMetrics(_) => FailureReason::Content,
         }
@@ -65,6 +72,7 @@ pub(super) struct Fetcher {
     most_bytes: usize,
     /// The last page's length: the next one is about as long.
     expected: usize,
+    token: Option<Bearer>,
 }
 
 impl Fetcher {
@@ -85,7 +93,14 @@ impl Fetcher {
             timeout: scrape.timeout,
             most_bytes: scrape.max_page_bytes,
             expected: 0,
+            token: None,
         }
+    }
+
+    /// Sends the token in this file with each request.
+    pub(super) fn with_token(mut self, file: Option<&Arc<Path>>) -> Fetcher {
+        self.token = file.map(Bearer::new);
+        self
     }
 
     /// The page's bytes. The limit in time is for all of it.
@@ -98,7 +113,8 @@ impl Fetcher {
         Ok(page)
     }
 
-    async fn read(&mut self) -> Result<Vec<u8>, Failed> {
+    /// The answer's head.
+    async fn ask(&mut self) -> Result<Response<PooledBody<Empty<Bytes>>>, Failed> {
         let mut request = Request::new(Empty::new());
         *request.uri_mut() = self.path.clone();
         let headers = request.headers_mut();
@@ -107,10 +123,32 @@ impl Fetcher {
         // Without this field any coding would be welcome (RFC 9110, 12.5.3).
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         headers.insert(USER_AGENT, AGENT);
-        let response = self.pool.call(request).await.map_err(|error| match error {
+        if let Some(token) = self.token.as_mut().and_then(|t| t.value(Instant::now())) {
+            headers.insert(AUTHORIZATION, token);
+        }
+        self.pool.call(request).await.map_err(|error| match error {
             PoolError::Dial(error) => Failed::Dial(error),
             PoolError::Broken(error) => broken(&error),
-        })?;
+        })
+    }
+
+    async fn read(&mut self) -> Result<Vec<u8>, Failed> {
+        let mut response = self.ask().await?;
+        if response.status() == StatusCode::UNAUTHORIZED
+            && self.token.as_mut().is_some_and(Bearer::renew)
+        {
+            response = self.ask().await?;
+        }
+        if matches!(
+            response.status(),
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN
+        ) {
+            let advice = match &self.token {
+                Some(token) => token.advice(),
+                None => "it asks for credentials; name a file with its token in the source's bearer_file".to_owned(),
+            };
+            return Err(Failed::Denied(response.status(), advice));
+        }
         if response.status() != StatusCode::OK {
             let location = response.headers().get(LOCATION);
             let location = location.and_then(|v| shown(v.to_str().ok()?));

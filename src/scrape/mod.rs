@@ -1,6 +1,7 @@
 //! Sources: reading their pages once an interval, never for a request.
 
 mod allowance;
+mod bearer;
 mod explain;
 mod fetch;
 mod filter;

@@ -138,7 +138,8 @@ impl Poller {
     fn new(index: usize, source: Source, settings: Arc<Settings>) -> Poller {
         Poller {
             index,
-            fetcher: Fetcher::new(&source.url, &settings.scrape),
+            fetcher: Fetcher::new(&source.url, &settings.scrape)
+                .with_token(source.bearer_file.as_ref()),
             state: initial(&source),
             content: None,
             filter: Filter::new(&settings, &source),

@@ -22,6 +22,8 @@ pub(crate) enum Behaviour {
     Refuse,
     /// Resets the connection once the request is there.
     Reset,
+    /// 401, or 200 with this text where the request has this bearer token.
+    Token(String, String),
     /// 200 with a login page.
     Html,
     /// This status and a line of text.
@@ -33,6 +35,7 @@ struct Shared {
     asked: AtomicUsize,
     open: AtomicUsize,
     most_open: AtomicUsize,
+    authorization: Mutex<Option<String>>,
 }
 
 pub(crate) struct Page {
@@ -54,6 +57,7 @@ impl Page {
                 asked: AtomicUsize::new(0),
                 open: AtomicUsize::new(0),
                 most_open: AtomicUsize::new(0),
+                authorization: Mutex::new(None),
             }),
             _reserved: reserved,
             listening: Mutex::new(None),
@@ -96,6 +100,11 @@ impl Page {
     /// The most connections that have been open at one time.
     pub(crate) fn most_open(&self) -> usize {
         self.shared.most_open.load(Ordering::Relaxed)
+    }
+
+    /// What the last request had as `Authorization`.
+    pub(crate) fn authorization(&self) -> Option<String> {
+        self.shared.authorization.lock().unwrap().clone()
     }
 
     /// From the next request on.
@@ -162,7 +171,8 @@ fn bound(port: u16) -> Socket {
 
 fn serve(stream: TcpStream, shared: &Shared) {
     let mut wire = Wire::new(stream);
-    while wire.head().is_ok() {
+    while let Ok(head) = wire.head() {
+        *shared.authorization.lock().unwrap() = head.get("authorization");
         shared.asked.fetch_add(1, Ordering::Relaxed);
         let behaviour = shared.behaviour.lock().unwrap().clone();
         let bytes = match behaviour {
@@ -172,6 +182,14 @@ fn serve(stream: TcpStream, shared: &Shared) {
                 "application/openmetrics-text; version=1.0.0; charset=utf-8",
                 &text,
             ),
+            Behaviour::Token(token, text) => {
+                let sent = head.get("authorization");
+                if sent == Some(format!("Bearer {token}")) {
+                    answer(200, "text/plain; version=0.0.4", &text)
+                } else {
+                    answer(401, "text/plain", &format!("not with {sent:?}\n"))
+                }
+            }
             Behaviour::Html => answer(200, "text/html", "<!doctype html><title>Log in</title>"),
             Behaviour::Status(status) => answer(status, "text/plain", "no metrics today\n"),
             Behaviour::Raw(bytes) => {
