@@ -315,7 +315,7 @@ fn a_bad_pattern_is_refused_with_what_is_wrong_with_it() {
     refused(
         flags(&sources(&["a=http://a,drop=x{1,2}"])),
         64,
-        "flag --source: source: `2}` is not understood; after the URL may stand role=ROLE, interval=TIME, engine=NAME and bearer_file=FILE, each once, keep=PATTERN and drop=PATTERN (a comma in a URL is written %2C, one in a pattern \\x2C)",
+        "flag --source: source: `2}` is not understood; after the URL may stand role=ROLE, interval=TIME, engine=NAME, kind=KIND and bearer_file=FILE, each once, keep=PATTERN and drop=PATTERN (a comma in a URL is written %2C, one in a pattern \\x2C)",
     );
 }
 
@@ -487,7 +487,7 @@ fn a_malformed_variable_is_refused_with_its_name() {
     refused(
         env(&[("KVGAUGE_SOURCES", "a=http://a;b")]),
         78,
-        "environment KVGAUGE_SOURCES: source: `b` has no name; write NAME=URL[,role=ROLE][,interval=TIME][,engine=NAME][,bearer_file=FILE][,keep=PATTERN]…[,drop=PATTERN]…, such as decode=http://127.0.0.1:30002,role=decode",
+        "environment KVGAUGE_SOURCES: source: `b` has no name; write NAME=URL[,role=ROLE][,interval=TIME][,engine=NAME][,kind=KIND][,bearer_file=FILE][,keep=PATTERN]…[,drop=PATTERN]…, such as decode=http://127.0.0.1:30002,role=decode",
     );
     refused(
         env(&[("KVGAUGE_SOURCES", " ; ")]),
@@ -514,12 +514,12 @@ fn a_malformed_flag_is_wrong_usage() {
     refused(
         flags(&sources(&["http://a"])),
         64,
-        "flag --source: source: `http://a` has no name; write NAME=URL[,role=ROLE][,interval=TIME][,engine=NAME][,bearer_file=FILE][,keep=PATTERN]…[,drop=PATTERN]…, such as decode=http://127.0.0.1:30002,role=decode",
+        "flag --source: source: `http://a` has no name; write NAME=URL[,role=ROLE][,interval=TIME][,engine=NAME][,kind=KIND][,bearer_file=FILE][,keep=PATTERN]…[,drop=PATTERN]…, such as decode=http://127.0.0.1:30002,role=decode",
     );
     refused(
         flags(&sources(&["a=http://a,decode"])),
         64,
-        "flag --source: source: `decode` is not understood; after the URL may stand role=ROLE, interval=TIME, engine=NAME and bearer_file=FILE, each once, keep=PATTERN and drop=PATTERN (a comma in a URL is written %2C, one in a pattern \\x2C)",
+        "flag --source: source: `decode` is not understood; after the URL may stand role=ROLE, interval=TIME, engine=NAME, kind=KIND and bearer_file=FILE, each once, keep=PATTERN and drop=PATTERN (a comma in a URL is written %2C, one in a pattern \\x2C)",
     );
     refused(
         flags(&sources(&["a=http://a,rol=decode"])),
@@ -933,5 +933,48 @@ fn a_mapping_that_is_wrong_is_refused_with_line_and_key() {
         &[
             "kvgauge.toml:1: engine.acme: no source has engine = \"acme\", so no page is read by this mapping",
         ],
+    );
+}
+
+#[test]
+fn loads_are_read_beside_the_page_and_no_server_is_counted_twice() {
+    let s = fine(flags(&sources(&[
+        "a=http://a:1,kind=sglang-loads",
+        "b=http://b:1/x/metrics?y,kind=auto",
+        "c=http://c:1/loads,kind=sglang-loads",
+        "d=http://d:1",
+    ])));
+    let seen: Vec<_> = s
+        .sources
+        .iter()
+        .map(|s| (s.kind, s.url.to_string()))
+        .collect();
+    use kvgauge::config::SourceKind::{Auto, Metrics, SglangLoads};
+    let wanted = [
+        (SglangLoads, "http://a:1/v1/loads"),
+        (Auto, "http://b:1/x/metrics?y"),
+        (SglangLoads, "http://c:1/loads"),
+        (Metrics, "http://d:1/metrics"),
+    ];
+    assert_eq!(seen, wanted.map(|(kind, url)| (kind, url.to_owned())));
+    assert_eq!(
+        s.sources[1].url.loads().to_string(),
+        "http://b:1/x/v1/loads"
+    );
+
+    refused(
+        flags(&sources(&["a=http://a", "b=http://a,kind=sglang-loads"])),
+        78,
+        "flag --source: source.kind: http://a:80/v1/loads is of the same server as source \"a\" (flag --source), so it would be counted twice; leave one out, and give that kind = \"auto\" for both",
+    );
+    refused(
+        flags(&sources(&["a=http://a,kind=auto,engine=vllm"])),
+        78,
+        "flag --source: source.kind: auto asks for SGLang's loads, and engine is \"vllm\"; leave one of them out",
+    );
+    refused(
+        flags(&sources(&["a=http://a,kind=loads"])),
+        64,
+        "flag --source: source.kind: `loads` is nothing that can be read of a source; write \"metrics\", \"sglang-loads\" or \"auto\"",
     );
 }

@@ -2,7 +2,7 @@
 //! how full the pools are.
 
 use super::serve::Server;
-use crate::config::{Admin, Settings, Source, Target};
+use crate::config::{Admin, Settings, Source, SourceKind, Target};
 use crate::kv::{Role, RoleState, Unknown};
 use crate::net;
 use crate::sim::{Deployment, DeploymentConfig, Load, LoadStats};
@@ -98,6 +98,7 @@ fn settings(args: &DemoArgs, deployment: &Deployment) -> Settings {
         role,
         interval: None,
         engine: None,
+        kind: SourceKind::default(),
         bearer_file: None,
         keep: Vec::new(),
         drop: Vec::new(),

@@ -104,6 +104,7 @@ fn source(name: &str, port: u16, role: Option<Role>) -> Source {
         role,
         interval: None,
         engine: None,
+        kind: SourceKind::default(),
         bearer_file: None,
         keep: Vec::new(),
         drop: Vec::new(),

@@ -25,7 +25,7 @@ pub(super) const ENGINE: &str = "engine";
 static SOURCE_KEYS: LazyLock<Vec<String>> = LazyLock::new(|| names(&RawSource::default()));
 
 /// Keys of a source that have a place but no use yet.
-pub(super) const LATER: [&str; 2] = ["kind", "ca_file"];
+pub(super) const LATER: [&str; 1] = ["ca_file"];
 
 /// Keys of a source that its text form may hold several times.
 pub(super) const LISTS: [&str; 2] = ["keep", "drop"];

@@ -46,7 +46,7 @@ pub struct Flags {
     pub upstream: Option<String>,
     /// `--admin ADDR`
     pub admin: Option<String>,
-    /// `--source NAME=URL[,role=ROLE][,interval=TIME][,engine=NAME][,bearer_file=FILE][,keep=PATTERN]…[,drop=PATTERN]…`, each one given.
+    /// `--source NAME=URL[,role=ROLE][,interval=TIME][,engine=NAME][,kind=KIND][,bearer_file=FILE][,keep=PATTERN]…[,drop=PATTERN]…`, each one given.
     pub sources: Vec<String>,
     /// `--workers N`
     pub workers: Option<String>,

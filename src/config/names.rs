@@ -1,6 +1,6 @@
 //! Values that are names, choices or address ranges.
 
-use super::settings::{Audience, Expose, Headline};
+use super::settings::{Audience, Expose, Headline, SourceKind};
 use super::value::{Format, entries};
 use crate::kv::Role;
 use http::HeaderName;
@@ -155,6 +155,27 @@ impl Format for EngineName {
 
     fn write(&self) -> String {
         self.0.to_string()
+    }
+}
+
+impl Format for SourceKind {
+    const ALLOWED: &'static str = "\"metrics\", \"sglang-loads\" or \"auto\"";
+
+    fn read(text: &str) -> Result<Self, String> {
+        match text.to_ascii_lowercase().as_str() {
+            "metrics" => Ok(SourceKind::Metrics),
+            "sglang-loads" => Ok(SourceKind::SglangLoads),
+            "auto" => Ok(SourceKind::Auto),
+            _ => Err("is nothing that can be read of a source".to_owned()),
+        }
+    }
+
+    fn write(&self) -> String {
+        match self {
+            SourceKind::Metrics => "metrics".to_owned(),
+            SourceKind::SglangLoads => "sglang-loads".to_owned(),
+            SourceKind::Auto => "auto".to_owned(),
+        }
     }
 }
 

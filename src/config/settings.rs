@@ -241,12 +241,26 @@ pub struct Source {
     /// What its page is read as: an engine of [`ENGINES`](super::ENGINES), or one of
     /// [`Settings::mappings`]. `None` is as recognised from the page.
     pub engine: Option<Arc<str>>,
+    /// What is read of it. Default is `metrics`.
+    pub kind: SourceKind,
     /// The file with the token that the source asks for; only its path is kept here.
     pub bearer_file: Option<Arc<Path>>,
     /// Families that are shown again; empty is all.
     pub keep: Vec<Pattern>,
     /// Families that are not shown again, whatever `keep` says.
     pub drop: Vec<Pattern>,
+}
+
+/// What is read of a source.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SourceKind {
+    /// Its Prometheus page.
+    #[default]
+    Metrics,
+    /// SGLang's `/v1/loads` alone: no series are shown again. [`Source::url`] is that of the loads.
+    SglangLoads,
+    /// Its page, and where that is SGLang's `/v1/loads` for the readings; the page's while that fails.
+    Auto,
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use super::error::{ConfigError, Origin, Problem, Warning};
 use super::keys::{self, shown};
 use super::layer::Origins;
 use super::names::ENGINES;
-use super::settings::{Expose, Headline, Settings};
+use super::settings::{Expose, Headline, Settings, SourceKind};
 use super::value::{Format, OffOr, Size};
 use std::collections::HashMap;
 use std::fmt::Display;
@@ -330,6 +330,34 @@ impl Check<'_> {
                     self.source_origin(first, "name"),
                 );
                 self.refuse(self.source_origin(at, "name"), "source.name", message);
+            }
+        }
+        for (at, source) in sources.iter().enumerate() {
+            let loads = source.url.loads().page_identity();
+            let page = sources.iter().position(|other| {
+                other.kind != SourceKind::SglangLoads && other.url.loads().page_identity() == loads
+            });
+            if let (SourceKind::SglangLoads, Some(page)) = (source.kind, page) {
+                let message = format!(
+                    "{} is of the same server as {}, so it would be counted twice; leave one out, and \
+                     give that kind = \"auto\" for both",
+                    source.url,
+                    self.other(page),
+                );
+                self.refuse(self.source_origin(at, "kind"), "source.kind", message);
+            }
+            let engine = source
+                .engine
+                .as_deref()
+                .filter(|engine| *engine != "sglang");
+            if let (SourceKind::SglangLoads | SourceKind::Auto, Some(engine)) =
+                (source.kind, engine)
+            {
+                let message = format!(
+                    "{} asks for SGLang's loads, and engine is \"{engine}\"; leave one of them out",
+                    source.kind.write(),
+                );
+                self.refuse(self.source_origin(at, "kind"), "source.kind", message);
             }
         }
         let mut pages = HashMap::new();

@@ -2,7 +2,7 @@
 //!
 //! [`read`] recognises the engine from a page's metric names and reads its pools, [`read_as`] takes a
 //! page for a given engine's, [`read_mapped`] reads by a [`Mapping`] instead, [`read_source`] as a source's
-//! settings say; [`current`] says
+//! settings say, and [`read_loads`] SGLang's `/v1/loads`; [`current`] says
 //! whether a source's last reading may still be used; [`aggregate`](fn@aggregate) puts the readings of all
 //! sources together, one [`RoleState`] per role and model; [`headline`](fn@headline) picks the one that the
 //! usage header speaks of. [`observe`] does the last steps for a whole snapshot. [`is_kv_family`] says
@@ -37,6 +37,7 @@ pub use aggregate::{SourceReading, aggregate};
 pub use freshness::{current, observe};
 pub use headline::headline;
 pub use mapping::{MAPPING, read_mapped};
+pub use sglang::{LoadsError, read_loads};
 pub use suspects::{Suspect, suspects};
 
 use crate::config::{Settings, Source};

@@ -44,6 +44,14 @@ pub(super) fn explain(name: &str, url: &Target, failed: &Failed) -> String {
         Failed::Broken(what) => {
             format!("{name} broke off its answer at {path} ({what}): see the server's own log")
         }
+        Failed::Status(StatusCode::NOT_FOUND, _) if path.ends_with("/v1/loads") => {
+            format!(
+                "{name} answered 404 at {path}: only newer SGLang has it (0.5.23 does); set the source's kind to \"metrics\""
+            )
+        }
+        Failed::NotLoads(why) => {
+            format!("{name} answered at {path} no loads of SGLang's that can be used ({why})")
+        }
         Failed::Status(StatusCode::NOT_FOUND, _) => {
             format!(
                 "{name} answered 404 at {path}: start the server with --enable-metrics (SGLang), or correct the source's url"

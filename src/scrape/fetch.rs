@@ -23,6 +23,9 @@ use tower::Service;
 /// (prometheus/client_python#1177).
 const CLASSIC_TEXT: HeaderValue = HeaderValue::from_static("text/plain;version=0.0.4");
 
+/// Asked of SGLang's loads.
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
 const AGENT: HeaderValue = HeaderValue::from_static(concat!("kvgauge/", env!("CARGO_PKG_VERSION")));
 
 /// Header fields and bytes of a source's response head.
@@ -47,6 +50,8 @@ pub(super) enum Failed {
     /// The answer has this content coding, and none was asked for.
     Encoded(String),
     NotMetrics(&'static str),
+    /// The answer is not SGLang's loads, or they can't be used: why.
+    NotLoads(String),
 }
 
 impl Failed {
@@ -58,7 +63,9 @@ impl Failed {
             Failed::Broken(_) => FailureReason::Body,
             Failed::Status(..) | Failed::Denied(..) => FailureReason::Status,
             Failed::TooLarge { .. } => FailureReason::TooLarge,
-            Failed::Encoded(_) | Failed::NotMetrics(_) => FailureReason::Content,
+            Failed::Encoded(_) | Failed::NotMetrics(_) | Failed::NotLoads(_) => {
+                FailureReason::Content
+            }
         }
     }
 }
@@ -105,21 +112,35 @@ impl Fetcher {
 
     /// The page's bytes. The limit in time is for all of it.
     pub(super) async fn fetch(&mut self) -> Result<Vec<u8>, Failed> {
-        let limit = self.timeout;
-        let page = timeout(limit, self.read())
-            .await
-            .unwrap_or(Err(Failed::Timeout(limit)))?;
+        let path = self.path.clone();
+        let page = self.within(&path, CLASSIC_TEXT).await?;
         self.expected = page.len();
         Ok(page)
     }
 
+    /// The bytes of a JSON text on the same server, over the same connection.
+    pub(super) async fn fetch_json(&mut self, path: &Uri) -> Result<Vec<u8>, Failed> {
+        self.within(path, JSON).await
+    }
+
+    async fn within(&mut self, path: &Uri, accept: HeaderValue) -> Result<Vec<u8>, Failed> {
+        let limit = self.timeout;
+        timeout(limit, self.read(path, accept))
+            .await
+            .unwrap_or(Err(Failed::Timeout(limit)))
+    }
+
     /// The answer's head.
-    async fn ask(&mut self) -> Result<Response<PooledBody<Empty<Bytes>>>, Failed> {
+    async fn ask(
+        &mut self,
+        path: &Uri,
+        accept: HeaderValue,
+    ) -> Result<Response<PooledBody<Empty<Bytes>>>, Failed> {
         let mut request = Request::new(Empty::new());
-        *request.uri_mut() = self.path.clone();
+        *request.uri_mut() = path.clone();
         let headers = request.headers_mut();
         headers.insert(HOST, self.host.clone());
-        headers.insert(ACCEPT, CLASSIC_TEXT);
+        headers.insert(ACCEPT, accept);
         // Without this field any coding would be welcome (RFC 9110, 12.5.3).
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         headers.insert(USER_AGENT, AGENT);
@@ -132,12 +153,12 @@ impl Fetcher {
         })
     }
 
-    async fn read(&mut self) -> Result<Vec<u8>, Failed> {
-        let mut response = self.ask().await?;
+    async fn read(&mut self, path: &Uri, accept: HeaderValue) -> Result<Vec<u8>, Failed> {
+        let mut response = self.ask(path, accept.clone()).await?;
         if response.status() == StatusCode::UNAUTHORIZED
             && self.token.as_mut().is_some_and(Bearer::renew)
         {
-            response = self.ask().await?;
+            response = self.ask(path, accept).await?;
         }
         if matches!(
             response.status(),

@@ -6,6 +6,7 @@ mod explain;
 mod fetch;
 mod filter;
 mod left_out;
+mod loads;
 mod poller;
 
 pub use poller::{Pages, Scraper};

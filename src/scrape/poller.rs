@@ -5,7 +5,8 @@ use super::explain::explain;
 use super::fetch::{Failed, Fetcher};
 use super::filter::Filter;
 use super::left_out::{Told, left_out};
-use crate::config::{Settings, Source};
+use super::loads::{self, Loads};
+use crate::config::{Settings, Source, SourceKind};
 use crate::engine;
 use crate::exposition::{self, Page, PageError, Prepared};
 use crate::kv::{Failure, FailureReason, Handle, Reading, Snapshot, SourceState};
@@ -35,13 +36,15 @@ struct Poller {
     state: SourceState,
     content: Option<u64>,
     filter: Filter,
+    loads: Loads,
     told: Told,
     allowance: Allowance,
 }
 
 /// What is made of a page.
 struct Understood {
-    prepared: Prepared,
+    /// `None` where the page was not read this time.
+    prepared: Option<Prepared>,
     reading: Reading,
     /// Of the gauges that the reading is made of; of all that is on the page, shown again or not,
     /// where there is no such gauge.
@@ -142,6 +145,7 @@ impl Poller {
                 .with_token(source.bearer_file.as_ref()),
             state: initial(&source),
             content: None,
+            loads: Loads::new(&source.url),
             filter: Filter::new(&settings, &source),
             told: Told::default(),
             allowance: Allowance::new(Instant::now()),
@@ -153,19 +157,23 @@ impl Poller {
     async fn run(mut self, shared: Arc<Scraper>) {
         loop {
             let asked = Instant::now();
-            let result = match self.fetcher.fetch().await {
-                Ok(text) => self.understand(&text),
-                Err(failed) => Err(failed),
+            let result = match self.source.kind {
+                SourceKind::Metrics => self.read_page().await,
+                SourceKind::SglangLoads => self.read_loads().await,
+                SourceKind::Auto => self.read_either(asked).await,
             };
             let took = asked.elapsed();
             self.state.duration = Some(took.as_secs_f64());
             match result {
                 Ok(page) => {
                     self.compare(asked, page.content);
-                    shared.pages.set(self.index, Some(Arc::new(page.prepared)));
+                    if let Some(prepared) = page.prepared {
+                        shared.pages.set(self.index, Some(Arc::new(prepared)));
+                    }
                     self.good(asked, page.reading);
                 }
                 Err(failed) => {
+                    self.loads.forget();
                     if failed.reason().ends_reading() {
                         shared.pages.set(self.index, None);
                     }
@@ -178,6 +186,54 @@ impl Poller {
             (shared.on_read)();
             let pause = self.interval().saturating_sub(asked.elapsed());
             sleep(pause.max(Duration::from_millis(1))).await;
+        }
+    }
+
+    async fn read_page(&mut self) -> Result<Understood, Failed> {
+        let text = self.fetcher.fetch().await?;
+        self.understand(&text)
+    }
+
+    async fn read_loads(&mut self) -> Result<Understood, Failed> {
+        let text = self.fetcher.fetch_json(&self.loads.path).await?;
+        self.state.bytes = Some(text.len() as u64);
+        Ok(of_loads(loads::understand(&text)?))
+    }
+
+    /// The page when it is due, and the loads for the reading where they can be had.
+    async fn read_either(&mut self, asked: Instant) -> Result<Understood, Failed> {
+        let mut page = None;
+        if self.loads.page_is_due(asked, self.settings.scrape.max_age) {
+            let read = self.read_page().await?;
+            self.loads.saw_page(asked, &read.reading);
+            page = Some(read);
+        }
+        if self.loads.may_ask(asked) {
+            let text = self.fetcher.fetch_json(&self.loads.path).await;
+            match text.and_then(|text| self.loads.beside_page(&text)) {
+                Ok(reading) => {
+                    let mut loads = of_loads(reading);
+                    loads.prepared = page.and_then(|page| page.prepared);
+                    return Ok(loads);
+                }
+                // There is nobody to ask for the page either.
+                Err(failed) if failed.reason().ends_reading() => return Err(failed),
+                Err(failed) => self.without_loads(asked, &failed),
+            }
+        }
+        match page {
+            Some(page) => Ok(page),
+            None => self.read_page().await,
+        }
+    }
+
+    /// Says once why the readings come from the page.
+    fn without_loads(&mut self, asked: Instant, failed: &Failed) {
+        let why = explain(&self.source.name, &self.loads.target, failed);
+        if self.loads.pause(asked, &why) && self.may_tell() {
+            tracing::warn!(
+                "{why}; its values come from its page, and the loads are tried again each minute"
+            );
         }
     }
 
@@ -216,7 +272,7 @@ impl Poller {
         self.state.bytes = Some(text.len() as u64);
         let reading = engine::read_source(&page, &self.source, &self.settings);
         Ok(Understood {
-            prepared,
+            prepared: Some(prepared),
             // Of a whole page something moves each time: it counts our own reads, for one.
             content: reading.fingerprint.unwrap_or_else(|| page.content_hash()),
             reading,
@@ -308,6 +364,15 @@ impl Poller {
             message,
             at,
         });
+    }
+}
+
+/// What the loads give, with no page.
+fn of_loads(reading: Reading) -> Understood {
+    Understood {
+        prepared: None,
+        content: reading.fingerprint.unwrap_or_default(),
+        reading,
     }
 }
 

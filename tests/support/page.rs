@@ -24,6 +24,8 @@ pub(crate) enum Behaviour {
     Reset,
     /// 401, or 200 with this text where the request has this bearer token.
     Token(String, String),
+    /// SGLang: the page, and its `/v1/loads` (404 where it has none).
+    Sglang(String, Option<String>),
     /// 200 with a login page.
     Html,
     /// This status and a line of text.
@@ -33,6 +35,7 @@ pub(crate) enum Behaviour {
 struct Shared {
     behaviour: Mutex<Behaviour>,
     asked: AtomicUsize,
+    asked_loads: AtomicUsize,
     open: AtomicUsize,
     most_open: AtomicUsize,
     authorization: Mutex<Option<String>>,
@@ -55,6 +58,7 @@ impl Page {
             shared: Arc::new(Shared {
                 behaviour: Mutex::new(Behaviour::Refuse),
                 asked: AtomicUsize::new(0),
+                asked_loads: AtomicUsize::new(0),
                 open: AtomicUsize::new(0),
                 most_open: AtomicUsize::new(0),
                 authorization: Mutex::new(None),
@@ -95,6 +99,11 @@ impl Page {
     /// How often it has been asked.
     pub(crate) fn asked(&self) -> usize {
         self.shared.asked.load(Ordering::Relaxed)
+    }
+
+    /// How often of these for its loads.
+    pub(crate) fn asked_loads(&self) -> usize {
+        self.shared.asked_loads.load(Ordering::Relaxed)
     }
 
     /// The most connections that have been open at one time.
@@ -190,6 +199,14 @@ fn serve(stream: TcpStream, shared: &Shared) {
                     answer(401, "text/plain", &format!("not with {sent:?}\n"))
                 }
             }
+            Behaviour::Sglang(_, loads) if head.target() == "/v1/loads" => {
+                shared.asked_loads.fetch_add(1, Ordering::Relaxed);
+                match loads {
+                    Some(loads) => answer(200, "application/json", &loads),
+                    None => answer(404, "application/json", "{\"detail\":\"Not Found\"}"),
+                }
+            }
+            Behaviour::Sglang(page, _) => answer(200, "text/plain; version=0.0.4", &page),
             Behaviour::Html => answer(200, "text/html", "<!doctype html><title>Log in</title>"),
             Behaviour::Status(status) => answer(status, "text/plain", "no metrics today\n"),
             Behaviour::Raw(bytes) => {
