@@ -540,11 +540,13 @@ fn b11(scrapes: usize) -> Option<String> {
         memory.iter().chain([&with_answers]).all(|m| *m < 10 * body),
         "{memory:?}"
     );
-    // Settled: what there was at most grows by no more than a page from the third scrape on.
-    assert!(
-        memory[3..].iter().all(|m| *m < memory[2] + body),
-        "{memory:?}"
-    );
+    // Settled: from the third scrape on the allocator may need one more place for a page and what is
+    // made of it, and from the tenth on nothing more.
+    let most = memory.last().unwrap();
+    assert!(*most < memory[2] + 2 * body, "{memory:?}");
+    if let Some(tenth) = memory.get(9) {
+        assert!(*most < tenth + body / 4, "{memory:?}");
+    }
     assert!(
         delays.len() > 50 * 10 * scrapes,
         "only {} events",
