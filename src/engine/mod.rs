@@ -6,7 +6,7 @@
 //! whether a source's last reading may still be used; [`aggregate`](fn@aggregate) puts the readings of all
 //! sources together, one [`RoleState`] per role and model; [`headline`](fn@headline) picks the one that the
 //! usage header speaks of. [`observe`] does the last steps for a whole snapshot. [`is_kv_family`] says
-//! which names on a page carry KV state at all, and [`suspects`] which look like it on a page of no
+//! which names on a page carry KV state at all, and [`suspects`](fn@suspects) which look like it on a page of no
 //! known engine.
 //!
 //! A new engine is one file here, most often nothing but a [`table`], one row of [`ENGINES`], and its
