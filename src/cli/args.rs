@@ -60,6 +60,20 @@ pub enum Command {
                       needs no GPU, no model and no file."
     )]
     Demo(DemoArgs),
+    /// Look at every page and say what is wrong and what to do
+    #[command(
+        long_about = "Reads the page of every source once and says what answered, which engine it \
+                      is, which metric gave each value and which others were not taken and why; \
+                      and for everything that is missing what to do about it. Looks at the \
+                      sources that serve would read, or straight at URLs. Needs no running \
+                      kvgauge.",
+        after_help = "Examples:\n  \
+            kvgauge doctor\n  \
+            kvgauge doctor --config /etc/kvgauge.toml --warmup\n  \
+            kvgauge doctor http://127.0.0.1:30002 router=http://127.0.0.1:29001\n\n\
+            Ends with 0 (nothing is wrong), 1 (something is), 64 (wrong usage), 78 (wrong settings)."
+    )]
+    Doctor(Doctor),
     /// Validate a settings file and say what it means
     #[command(
         long_about = "Reads a settings file as serve would, without the environment and flags, and \
@@ -111,6 +125,27 @@ pub struct Check {
     /// Settings file (TOML)
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
+}
+
+/// `kvgauge doctor`
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
+pub struct Doctor {
+    /// Pages to look at, in place of the sources that serve would read; without a path it is
+    /// /metrics
+    ///
+    /// NAME=URL,role=ROLE says what the page should be, as with `serve --source`.
+    #[arg(value_name = "URL", conflicts_with = "config")]
+    pub urls: Vec<String>,
+    /// Settings file (TOML) [default: none]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// The router [default: http://127.0.0.1:30001]; looked at where no URL is given, too
+    #[arg(long, value_name = "URL")]
+    pub upstream: Option<String>,
+    /// Where an engine has no gauges yet: send one small completion through the router (64 tokens,
+    /// at most 60 s for each model) and look again for up to 35 s
+    #[arg(long)]
+    pub warmup: bool,
 }
 
 /// A command line that there is nothing to do for: help, version, or wrong usage.

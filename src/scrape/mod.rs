@@ -6,5 +6,7 @@ mod fetch;
 mod filter;
 mod left_out;
 mod poller;
+mod probe;
 
 pub use poller::{Pages, Scraper};
+pub(crate) use probe::{Look, Missed, Whose, get, look};
