@@ -170,7 +170,7 @@ impl RoleSays {
 /// What a reason of `unknown` means.
 pub(super) fn words(reason: &str) -> Option<&'static str> {
     let all = [
-        (Unknown::NotRead, "its page has not been read yet"),
+        (Unknown::NotRead, "no good page has been read yet"),
         (
             Unknown::Unreachable,
             "the server refuses, or can't be reached",
@@ -209,17 +209,22 @@ pub(super) fn number(value: u64) -> String {
     out
 }
 
-/// A text from elsewhere, fit for a terminal.
+/// A short text from elsewhere, fit for a terminal.
 pub(super) fn shown(text: &str) -> String {
+    shown_up_to(text, MOST_SHOWN)
+}
+
+/// A text from elsewhere, at most so many characters of it, fit for a terminal.
+pub(super) fn shown_up_to(text: &str, most: usize) -> String {
     let mut out = String::new();
-    for c in text.chars().take(MOST_SHOWN) {
+    for c in text.chars().take(most) {
         if c.is_control() {
             out.extend(c.escape_default());
         } else {
             out.push(c);
         }
     }
-    if text.chars().nth(MOST_SHOWN).is_some() {
+    if text.chars().nth(most).is_some() {
         out.push('…');
     }
     out

@@ -6,7 +6,7 @@ use super::fetch::{Failed, Fetcher};
 use crate::config::{Scrape, Target};
 use crate::engine::{self, Suspect};
 use crate::exposition::{Limits, Page};
-use crate::kv::Reading;
+use crate::kv::{FailureReason, Reading};
 use http::StatusCode;
 use std::time::{Duration, Instant};
 
@@ -47,6 +47,7 @@ pub(crate) struct Look {
 /// Why there is no page, in words.
 #[derive(Clone, Debug)]
 pub(crate) struct Missed {
+    pub(crate) reason: FailureReason,
     /// Who failed, what was seen, what to do.
     pub(crate) message: String,
     /// The status, where it is that which was wrong: somebody is there, then.
@@ -96,6 +97,7 @@ pub(crate) async fn get(name: &str, url: &Target, scrape: &Scrape) -> Result<Vec
 
 fn missed(name: &str, url: &Target, failed: &Failed) -> Missed {
     Missed {
+        reason: failed.reason(),
         message: explain(name, url, failed),
         status: match failed {
             Failed::Status(status, _) => Some(*status),

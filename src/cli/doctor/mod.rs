@@ -6,6 +6,7 @@ mod warmup;
 use super::args::Doctor;
 use super::urls;
 use crate::config::{self, Settings, Source};
+use crate::kv::{FailureReason, Unknown};
 use crate::scrape::{Look, Missed, get, look};
 use finding::Finding;
 use std::fmt::Write as _;
@@ -107,6 +108,7 @@ async fn looks(settings: &Settings) -> Vec<Result<Look, Missed>> {
     for (task, source) in tasks.into_iter().zip(&settings.sources) {
         looks.push(task.await.unwrap_or_else(|error| {
             Err(Missed {
+                reason: FailureReason::Content,
                 message: format!("{}: its page can't be read ({error})", source.name),
                 status: None,
             })
@@ -129,7 +131,7 @@ async fn once_warm(settings: &Settings) -> Vec<Result<Look, Missed>> {
 
 /// Whether it is an engine of which a part has no usage yet.
 fn fresh(look: &Result<Look, Missed>) -> bool {
-    let absent = Err(crate::kv::Unknown::Absent);
+    let absent = Err(Unknown::Absent);
     look.as_ref().is_ok_and(|look| {
         let pools = &look.reading.pools;
         look.reading.engine.is_some()
