@@ -110,7 +110,7 @@ WRONG  decode    http://DECODE/metrics
        decode /models/tiny  usage unknown of 2,581,504 tokens: no usage on its page; gauges come with the first request (absent) | running unknown  queued unknown
          capacity   from max_total_num_tokens
          capacity   not from num_pages: max_total_num_tokens says it in tokens
-         not on the page: usage, used, fill, running, queued
+         not on the page yet: usage, used, fill, running, queued
        it has no usage yet: its gauges come with the first request
        -> send a request through the router (kvgauge doctor --warmup does), then look again
 
@@ -240,6 +240,43 @@ fn swapped_servers_are_told_by_their_pages() {
     let said = "       it is set as decode, but its page says that it is a prefill server\n       \
                 -> set the source's url to the right server, or correct its role\n";
     assert!(text.contains(said), "{text}");
+    assert_eq!(code, 1);
+}
+
+#[test]
+fn a_gauge_that_holds_nonsense_is_told_apart_from_one_that_is_not_there() {
+    let page = "vllm:kv_cache_usage_perc{engine=\"0\",model_name=\"m\"} NaN\n";
+    let (text, code) = one(&Page::text(page));
+    let want = "\
+WRONG  decode  http://DECODE/metrics
+       answered in N ms: 1 sample, 56 bytes
+       engine vllm, role decode as set
+       decode m  usage unknown: a gauge holds what can't be a value (invalid) | running unknown  queued unknown
+         usage      not from kv_cache_usage_perc: holds what can't be a value
+         not on the page: used, capacity, fill, running, queued (so left out everywhere; another version of the engine may publish it)
+       a gauge holds what can't be a value (nan 1)
+       -> look at the gauge on the engine's page, and at the engine's own log
+
+1 of 1 WRONG: see the arrows (->).";
+    assert_eq!((&*text, code), (want, 1));
+}
+
+/// Not sent, and not said to have been.
+#[test]
+fn a_warm_up_needs_a_router() {
+    let (router, engine) = (
+        Page::refusing(),
+        Page::real("sglang-0.5.23-decode-tp4-fresh"),
+    );
+    let front = format!("http://{}", router.address());
+    let (text, code) = doctor(
+        &["--warmup", "--upstream", &front, &engine.url()],
+        &[("ROUTER", router.address().port())],
+    );
+    let said = "warm-up: nothing is sent: upstream refused the connection at ROUTER: check that the \
+                server runs, and on that port\n\n";
+    assert!(text.starts_with(said), "{text}");
+    assert!(text.contains("it has no usage yet"), "{text}");
     assert_eq!(code, 1);
 }
 

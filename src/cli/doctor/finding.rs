@@ -80,15 +80,15 @@ pub(super) fn of_source(
         }
     };
     finding.say(format!(
-        "answered in {} ms: {} samples, {} bytes",
+        "answered in {} ms: {}, {} bytes",
         look.took.as_millis(),
-        number(look.samples as u64),
+        several(look.samples as u64, "sample"),
         number(look.bytes as u64)
     ));
     if let Some((count, line, reason)) = look.bad_lines {
         finding.say(format!(
             "{} can't be read and are left out, the first in line {line} ({reason})",
-            lines(count)
+            several(count, "line")
         ));
     }
     match look.whose {
@@ -150,9 +150,18 @@ fn of_engine(finding: &mut Finding, source: &Source, reading: &Reading, warmed: 
     for (value, metric, why) in &reading.passed_over {
         finding.say(format!("  {value:<10} not from {metric}: {why}"));
     }
-    let not_there = not_there(reading);
+    let unknown: Vec<Unknown> = reading.pools.iter().filter_map(|p| p.usage.err()).collect();
+    let fresh = reading.pools.is_empty() || unknown.contains(&Unknown::Absent);
+    let not_there = not_there(reading).join(", ");
     if !not_there.is_empty() {
-        finding.say(format!("  not on the page: {}", not_there.join(", ")));
+        finding.say(if fresh {
+            format!("  not on the page yet: {not_there}")
+        } else {
+            format!(
+                "  not on the page: {not_there} (so left out everywhere; another version of the \
+                 engine may publish it)"
+            )
+        });
     }
     if role.is_none() {
         finding.wrong(
@@ -160,8 +169,7 @@ fn of_engine(finding: &mut Finding, source: &Source, reading: &Reading, warmed: 
             "set the source's role: decode, prefill or unified",
         );
     }
-    let unknown: Vec<Unknown> = reading.pools.iter().filter_map(|p| p.usage.err()).collect();
-    if reading.pools.is_empty() || unknown.contains(&Unknown::Absent) {
+    if fresh {
         if warmed {
             finding.wrong(
                 "it has no usage after the warm-up either",
@@ -191,7 +199,7 @@ fn of_engine(finding: &mut Finding, source: &Source, reading: &Reading, warmed: 
 fn not_there(reading: &Reading) -> Vec<&'static str> {
     let none = |has: fn(&crate::kv::Pool) -> bool| !reading.pools.iter().any(has);
     [
-        ("usage", none(|p| p.usage.is_ok())),
+        ("usage", none(|p| p.usage != Err(Unknown::Absent))),
         ("used", none(|p| p.used.is_some())),
         ("capacity", none(|p| p.capacity.is_some())),
         ("fill", none(|p| p.fill.is_some())),
@@ -234,9 +242,10 @@ fn of_stranger(finding: &mut Finding, source: &Source, look: &Look, engines: boo
     }
 }
 
-fn lines(count: u64) -> String {
+/// `1 line`, `2 lines`
+fn several(count: u64, what: &str) -> String {
     match count {
-        1 => "1 line".to_owned(),
-        n => format!("{} lines", number(n)),
+        1 => format!("1 {what}"),
+        n => format!("{} {what}s", number(n)),
     }
 }

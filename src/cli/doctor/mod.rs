@@ -67,6 +67,7 @@ pub fn run(args: &Doctor) -> ExitCode {
 async fn examine(settings: &Settings, router: bool, warm_up: bool) -> bool {
     let mut looks = looks(settings).await;
     let mut findings = Vec::new();
+    let mut warmed = false;
     if router {
         let answer = ask_router(settings).await;
         if warm_up {
@@ -79,13 +80,14 @@ async fn examine(settings: &Settings, router: bool, warm_up: bool) -> bool {
                 say(&warmup::announcement(settings, &names));
                 say(&format!("  {}\n\n", warmup::send(settings, &names).await));
                 looks = once_warm(settings).await;
+                warmed = true;
             }
         }
         findings.push(finding::of_router(&settings.upstream, &answer));
     }
     let engines = looks.iter().flatten().any(|l| l.reading.engine.is_some());
     for (source, look) in settings.sources.iter().zip(&looks) {
-        findings.push(finding::of_source(source, look, engines, warm_up));
+        findings.push(finding::of_source(source, look, engines, warmed));
     }
     say(&report(&findings));
     findings.iter().all(|finding| finding.fine)

@@ -134,6 +134,9 @@ impl Report {
         let width = titles.iter().map(|title| title.chars().count()).max();
         let width = width.unwrap_or_default();
         let mut text = String::new();
+        if self.roles.is_empty() {
+            text.push_str("usage unknown: nobody that was asked says anything of a KV cache\n");
+        }
         // Writing to a String does not fail.
         for (role, title) in self.roles.iter().zip(&titles) {
             let _ = write!(text, "{title:<width$}  {}", role.says.line());
@@ -157,9 +160,6 @@ impl Report {
                     writeln!(text, "{name}: {message}")
                 };
             }
-        }
-        if self.roles.is_empty() {
-            text.push_str("usage unknown: nobody that was asked says anything of a KV cache\n");
         }
         text
     }
