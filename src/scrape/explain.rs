@@ -18,7 +18,7 @@ pub(super) fn explain(name: &str, url: &Target, failed: &Failed) -> String {
             if source.kind() == ErrorKind::ConnectionRefused =>
         {
             format!(
-                "{name} refused the connection at {at}: check that the server runs and listens there"
+                "{name} refused the connection at {at}: check that the server runs, and on that port"
             )
         }
         Failed::Dial(DialError::Connect { source, .. }) => {
@@ -54,7 +54,7 @@ pub(super) fn explain(name: &str, url: &Target, failed: &Failed) -> String {
         }
         Failed::Status(StatusCode::NOT_FOUND, _) => {
             format!(
-                "{name} answered 404 at {path}: start the server with --enable-metrics (SGLang), or correct the source's url"
+                "{name} answered 404 at {path}: metrics are off: start the server with --enable-metrics (SGLang), or correct the source's url if they are elsewhere"
             )
         }
         Failed::Status(status, Some(location)) if status.is_redirection() => {

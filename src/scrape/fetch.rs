@@ -2,6 +2,7 @@
 
 use super::bearer::Bearer;
 use crate::config::{Scrape, Target};
+use crate::exposition::PageError;
 use crate::kv::FailureReason;
 use crate::net::{DialError, Pool, PoolError, PoolLimits, PooledBody, caused_by};
 use bytes::Bytes;
@@ -67,6 +68,28 @@ impl Failed {
                 FailureReason::Content
             }
         }
+    }
+}
+
+impl From<PageError> for Failed {
+    /// Why a text is not taken as a page.
+    fn from(error: PageError) -> Failed {
+        let (seen, key) = match error {
+            PageError::NotMetrics { looks_like } => return Failed::NotMetrics(looks_like),
+            PageError::NotText => return Failed::NotMetrics("bytes that are no text"),
+            PageError::TooManySeries { limit } => {
+                (format!("has more than {limit} series"), "scrape.max_series")
+            }
+            PageError::TooManyFamilies { limit } => (
+                format!("has more than {limit} metric families"),
+                "scrape.max_families",
+            ),
+            PageError::LabelsTooLong { limit, line } => (
+                format!("has more than {limit} bytes of name and labels in line {line}"),
+                "scrape.max_label_bytes",
+            ),
+        };
+        Failed::TooLarge { seen, key }
     }
 }
 

@@ -8,5 +8,7 @@ mod filter;
 mod left_out;
 mod loads;
 mod poller;
+mod probe;
 
 pub use poller::{Pages, Scraper};
+pub(crate) use probe::{Look, Missed, Whose, get, look};
