@@ -228,7 +228,10 @@ WRONG  decode  http://DECODE/metrics
          acme_kv_cache_usage 0.25 may be usage, in fraction; several, told apart by shard
          acme_requests_running 3 may be running, in requests
        its usage stays unknown: nothing is guessed by names
-       -> see what the engine's documentation says of them, and ask for a reader of this engine
+       -> see what the engine's documentation says of them; then put this, mended where it has to be, into the settings, and engine = \"mine\" into the source:
+            [engine.mine]
+            usage = { metric = \"acme_kv_cache_usage\", unit = \"fraction\" }
+            running = { metric = \"acme_requests_running\", unit = \"requests\" }
 
 1 of 1 WRONG: see the arrows (->).";
     assert_eq!((&*text, code), (want, 1));

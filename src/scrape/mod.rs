@@ -11,4 +11,4 @@ mod poller;
 mod probe;
 
 pub use poller::{Pages, Scraper};
-pub(crate) use probe::{Look, Missed, Whose, get, look};
+pub(crate) use probe::{Look, Missed, Whose, get, look, look_at_source};

@@ -8,7 +8,7 @@ use super::left_out::{Told, left_out};
 use super::loads::{self, Loads};
 use crate::config::{Settings, Source, SourceKind};
 use crate::engine;
-use crate::exposition::{self, Page, PageError, Prepared};
+use crate::exposition::{self, Page, Prepared};
 use crate::kv::{Failure, FailureReason, Handle, Reading, Snapshot, SourceState};
 use arc_swap::ArcSwapOption;
 use std::sync::Arc;
@@ -256,7 +256,7 @@ impl Poller {
             max_label_bytes: scrape.max_label_bytes,
             max_families: scrape.max_families,
         };
-        let page = Page::read(text, &limits).map_err(refused)?;
+        let page = Page::read(text, &limits).map_err(Failed::from)?;
         let label = (&*self.settings.metrics.source_label, &*self.source.name);
         let passes = |family: &str| self.filter.passes(family);
         let prepared = Prepared::filtered(&page, Some(label), &passes);
@@ -374,26 +374,6 @@ fn of_loads(reading: Reading) -> Understood {
         content: reading.fingerprint.unwrap_or_default(),
         reading,
     }
-}
-
-/// Why a text is not taken as a page.
-fn refused(error: PageError) -> Failed {
-    let (seen, key) = match error {
-        PageError::NotMetrics { looks_like } => return Failed::NotMetrics(looks_like),
-        PageError::NotText => return Failed::NotMetrics("bytes that are no text"),
-        PageError::TooManySeries { limit } => {
-            (format!("has more than {limit} series"), "scrape.max_series")
-        }
-        PageError::TooManyFamilies { limit } => (
-            format!("has more than {limit} metric families"),
-            "scrape.max_families",
-        ),
-        PageError::LabelsTooLong { limit, line } => (
-            format!("has more than {limit} bytes of name and labels in line {line}"),
-            "scrape.max_label_bytes",
-        ),
-    };
-    Failed::TooLarge { seen, key }
 }
 
 /// Adds to a count; the reasons are few and fixed.

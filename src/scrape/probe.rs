@@ -3,11 +3,13 @@
 
 use super::explain::explain;
 use super::fetch::{Failed, Fetcher};
-use crate::config::{Scrape, Target};
+use crate::config::{Scrape, Settings, Source, Target};
 use crate::engine::{self, Suspect};
 use crate::exposition::{Limits, Page};
 use crate::kv::{FailureReason, Reading};
 use http::StatusCode;
+use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How the names begin that only routers publish: sglang-router (its name of now, and the one before),
@@ -54,11 +56,31 @@ pub(crate) struct Missed {
     pub(crate) status: Option<StatusCode>,
 }
 
+/// Reads the page of a source of settings once, as the poller would. Call it within a tokio
+/// `LocalRuntime` or `LocalSet`.
+pub(crate) async fn look_at_source(source: &Source, settings: &Settings) -> Result<Look, Missed> {
+    let read = |page: &Page<'_>| engine::read_source(page, source, settings);
+    let (name, url, token) = (&source.name, &source.url, source.bearer_file.as_ref());
+    look_with(name, url, &settings.scrape, token, &read).await
+}
+
 /// Reads a page once; `name` is what the source is called in words. Call it within a tokio
 /// `LocalRuntime` or `LocalSet`.
 pub(crate) async fn look(name: &str, url: &Target, scrape: &Scrape) -> Result<Look, Missed> {
+    look_with(name, url, scrape, None, &engine::read).await
+}
+
+async fn look_with(
+    name: &str,
+    url: &Target,
+    scrape: &Scrape,
+    token: Option<&Arc<Path>>,
+    read: &dyn Fn(&Page<'_>) -> Reading,
+) -> Result<Look, Missed> {
     let asked = Instant::now();
-    let text = get(name, url, scrape).await?;
+    let mut fetcher = Fetcher::new(url, scrape).with_token(token);
+    let answer = fetcher.fetch().await;
+    let text = answer.map_err(|failed| missed(name, url, &failed))?;
     let took = asked.elapsed();
     let limits = Limits {
         max_series: scrape.max_series,
@@ -67,7 +89,7 @@ pub(crate) async fn look(name: &str, url: &Target, scrape: &Scrape) -> Result<Lo
     };
     let page =
         Page::read(&text, &limits).map_err(|error| missed(name, url, &Failed::from(error)))?;
-    let reading = engine::read(&page);
+    let reading = read(&page);
     let whose = whose(&page, &reading);
     let bad = page.dropped();
     Ok(Look {

@@ -230,8 +230,22 @@ fn of_stranger(finding: &mut Finding, source: &Source, look: &Look, engines: boo
         }
         finding.wrong(
             "its usage stays unknown: nothing is guessed by names",
-            "see what the engine's documentation says of them, and ask for a reader of this engine",
+            "see what the engine's documentation says of them; then put this, mended where it has to be, into the settings, and engine = \"mine\" into the source:",
         );
+        finding.say("     [engine.mine]");
+        let mut mapped: Vec<&str> = Vec::new();
+        for (suspect, _) in &look.suspects {
+            if mapped.contains(&suspect.value) {
+                continue;
+            }
+            mapped.push(suspect.value);
+            finding.say(format!(
+                "     {} = {{ metric = \"{}\", unit = \"{}\" }}",
+                suspect.value,
+                shown(&suspect.metric),
+                suspect.unit
+            ));
+        }
     } else if source.role.is_some() || !engines {
         finding.wrong(
             "a good page, but no engine known here has KV gauges on it",

@@ -7,11 +7,12 @@ use super::args::Doctor;
 use super::urls;
 use crate::config::{self, Settings, Source};
 use crate::kv::{FailureReason, Unknown};
-use crate::scrape::{Look, Missed, get, look};
+use crate::scrape::{Look, Missed, get, look_at_source};
 use finding::Finding;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::time::{Instant, sleep};
@@ -101,9 +102,10 @@ fn say(text: &str) {
 
 /// A look at every source, all at once.
 async fn looks(settings: &Settings) -> Vec<Result<Look, Missed>> {
+    let shared = Arc::new(settings.clone());
     let one = |source: &Source| {
-        let (source, scrape) = (source.clone(), settings.scrape.clone());
-        tokio::task::spawn_local(async move { look(&source.name, &source.url, &scrape).await })
+        let (source, settings) = (source.clone(), Arc::clone(&shared));
+        tokio::task::spawn_local(async move { look_at_source(&source, &settings).await })
     };
     let tasks: Vec<_> = settings.sources.iter().map(one).collect();
     let mut looks = Vec::with_capacity(tasks.len());
