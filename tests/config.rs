@@ -315,7 +315,7 @@ fn a_bad_pattern_is_refused_with_what_is_wrong_with_it() {
     refused(
         flags(&sources(&["a=http://a,drop=x{1,2}"])),
         64,
-        "flag --source: source: `2}` is not understood; after the URL may stand role=ROLE and interval=TIME, each once, keep=PATTERN and drop=PATTERN (a comma in a URL is written %2C, one in a pattern \\x2C)",
+        "flag --source: source: `2}` is not understood; after the URL may stand role=ROLE, interval=TIME, engine=NAME, kind=KIND and bearer_file=FILE, each once, keep=PATTERN and drop=PATTERN (a comma in a URL is written %2C, one in a pattern \\x2C)",
     );
 }
 
@@ -342,9 +342,9 @@ fn an_unknown_key_is_refused_with_its_line_and_the_nearest() {
         "kvgauge.toml:4: source: unknown key `rol`; did you mean `role`?",
     );
     refused(
-        file("[[source]]\nname = 'a'\nurl = 'http://a'\nbearer_file = '/x'\n"),
+        file("[[source]]\nname = 'a'\nurl = 'http://a'\nca_file = '/x'\n"),
         78,
-        "kvgauge.toml:4: source: `bearer_file` is not supported yet; leave it out",
+        "kvgauge.toml:4: source: `ca_file` is not supported yet; leave it out",
     );
     refused(
         file("[[sources]]\nname = 'a'\n"),
@@ -487,7 +487,7 @@ fn a_malformed_variable_is_refused_with_its_name() {
     refused(
         env(&[("KVGAUGE_SOURCES", "a=http://a;b")]),
         78,
-        "environment KVGAUGE_SOURCES: source: `b` has no name; write NAME=URL[,role=ROLE][,interval=TIME][,keep=PATTERN]…[,drop=PATTERN]…, such as decode=http://127.0.0.1:30002,role=decode",
+        "environment KVGAUGE_SOURCES: source: `b` has no name; write NAME=URL[,role=ROLE][,interval=TIME][,engine=NAME][,kind=KIND][,bearer_file=FILE][,keep=PATTERN]…[,drop=PATTERN]…, such as decode=http://127.0.0.1:30002,role=decode",
     );
     refused(
         env(&[("KVGAUGE_SOURCES", " ; ")]),
@@ -514,12 +514,12 @@ fn a_malformed_flag_is_wrong_usage() {
     refused(
         flags(&sources(&["http://a"])),
         64,
-        "flag --source: source: `http://a` has no name; write NAME=URL[,role=ROLE][,interval=TIME][,keep=PATTERN]…[,drop=PATTERN]…, such as decode=http://127.0.0.1:30002,role=decode",
+        "flag --source: source: `http://a` has no name; write NAME=URL[,role=ROLE][,interval=TIME][,engine=NAME][,kind=KIND][,bearer_file=FILE][,keep=PATTERN]…[,drop=PATTERN]…, such as decode=http://127.0.0.1:30002,role=decode",
     );
     refused(
         flags(&sources(&["a=http://a,decode"])),
         64,
-        "flag --source: source: `decode` is not understood; after the URL may stand role=ROLE and interval=TIME, each once, keep=PATTERN and drop=PATTERN (a comma in a URL is written %2C, one in a pattern \\x2C)",
+        "flag --source: source: `decode` is not understood; after the URL may stand role=ROLE, interval=TIME, engine=NAME, kind=KIND and bearer_file=FILE, each once, keep=PATTERN and drop=PATTERN (a comma in a URL is written %2C, one in a pattern \\x2C)",
     );
     refused(
         flags(&sources(&["a=http://a,rol=decode"])),
@@ -891,4 +891,146 @@ fn what_can_not_be_found_is_refused() {
         assert!(error.contains(words), "{text}: {error}");
         assert!(error.starts_with("kvgauge.toml:1: "), "{error}");
     }
+}
+
+// === engines ===
+
+/// A mapping `acme` with these lines, and a source that is read by it.
+fn acme(lines: &str) -> Loaded {
+    file(&format!(
+        "[[source]]\nname = 'a'\nurl = 'http://a'\nengine = 'acme'\n[engine.acme]\n{lines}\n"
+    ))
+}
+
+#[test]
+fn a_source_says_what_its_page_is_read_as() {
+    for engine in config::ENGINES {
+        let s = fine(flags(&sources(&[&format!("a=http://a,engine={engine}")])));
+        assert_eq!(s.sources[0].engine.as_deref(), Some(engine));
+        assert!(s.mapping(&s.sources[0]).is_none());
+    }
+    refused(
+        file("[[source]]\nname = 'a'\nurl = 'http://a'\nengine = 'slang'\n"),
+        78,
+        "kvgauge.toml:4: source.engine: \"slang\" is no engine that is known here; did you mean \"sglang\"? Known are sglang, vllm, trtllm, triton, tgi, llamacpp, lmdeploy, nim, mindie, dynamo, and what a section [engine.slang] maps",
+    );
+    refused(
+        file("[[source]]\nname = 'a'\nurl = 'http://a'\nengine = 'a b'\n"),
+        78,
+        "kvgauge.toml:4: source.engine: `a b` is no name of an engine; write the name of an engine, or of a mapping [engine.NAME]: 1 to 128 of a-z A-Z 0-9 _ -",
+    );
+}
+
+#[test]
+fn a_mapping_has_a_metric_and_a_unit_for_each_value() {
+    let s = fine(acme(
+        "usage = { metric = 'a:usage', unit = 'percent' }\nused = { metric = 'a_blocks{type=\"used\"}', unit = 'blocks' }\nblock_size = 'a_block_size'\nmodel = 'model'\n",
+    ));
+    let mapping = s.mapping(&s.sources[0]).unwrap();
+    let spec = mapping.spec();
+    assert_eq!(
+        spec.usage.as_ref().unwrap().unit(),
+        config::MappedUnit::Percent
+    );
+    let used = spec.used.as_ref().unwrap();
+    assert_eq!(used.labels().collect::<Vec<_>>(), [("type", "used")]);
+    assert_eq!(spec.model.as_deref(), Some("model"));
+    assert!(matches!(spec.block_size, Some(config::BlockSize::Gauge(_))));
+    for (name, kv) in [
+        ("a:usage", true),
+        ("a_blocks", true),
+        ("a_block_size", true),
+        ("b", false),
+    ] {
+        assert_eq!(mapping.is_kv_family(name), kv, "{name}");
+    }
+    // A variable's source uses the file's mapping.
+    let vars = [("KVGAUGE_SOURCES", "b=http://b,engine=acme")];
+    let text = "[engine.acme]\nusage = { metric = 'u', unit = 'fraction' }\n";
+    let s = fine(load(text, &vars, &Flags::default()));
+    assert!(s.mapping(&s.sources[0]).is_some());
+}
+
+#[test]
+fn a_mapping_that_is_wrong_is_refused_with_line_and_key() {
+    let gauge = "write { metric = \"a metric's name\", unit = \"fraction, percent, tokens, blocks or requests\" }";
+    let fraction = "usage = { metric = 'u', unit = 'fraction' }\n";
+    for (lines, wanted) in [
+        ("usage = 'u'".to_owned(), format!("6: engine.acme.usage: a metric and its unit are needed; {gauge}")),
+        ("usage = { metric = 'u' }".to_owned(), format!("6: engine.acme.usage: `unit` is missing; {gauge}")),
+        ("usage = { metric = 'u', unit = 'litres' }".to_owned(), format!("6: engine.acme.usage: `litres` is no unit; {gauge}")),
+        ("usage = { metric = 'u', unit = 'percent', label = 'x' }".to_owned(), format!("6: engine.acme.usage: unknown key `label`; {gauge}")),
+        ("usage = { metric = 5, unit = 'percent' }".to_owned(), format!("6: engine.acme.usage: `metric` is no text; {gauge}")),
+        ("usage = { metric = 'a b', unit = 'percent' }".to_owned(), "6: engine.acme.usage: \"a b\" has no metric's name; write a metric's name, or name{label=\"value\"}".to_owned()),
+        ("usage = { metric = 'a{1b=c}', unit = 'percent' }".to_owned(), "6: engine.acme.usage: \"a{1b=c}\" has a label's name that is none; write a metric's name, or name{label=\"value\"}".to_owned()),
+        ("usage = { metric = 'u', unit = 'tokens' }".to_owned(), "6: engine.acme.usage: `usage` can't be counted in tokens; it is counted in fraction or percent".to_owned()),
+        (format!("{fraction}running = {{ metric = 'r', unit = 'tokens' }}"), "7: engine.acme.running: `running` can't be counted in tokens; it is counted in requests".to_owned()),
+        (format!("{fraction}rank = 'dp:rank'"), "7: engine.acme.rank: `rank` is \"dp:rank\", which is no label's name".to_owned()),
+        (format!("{fraction}rank = 5"), "7: engine.acme.rank: is the name of a label, in quotes".to_owned()),
+        (format!("{fraction}block_size = 0"), "7: engine.acme.block_size: `block_size` is 0".to_owned()),
+        (format!("{fraction}block_size = -1"), "7: engine.acme.block_size: `-1` is no number of tokens; write a number of tokens, or the name of the metric that says it".to_owned()),
+        (format!("{fraction}usages = 5"), "7: engine.acme: unknown key `usages`; did you mean `usage`?".to_owned()),
+        (String::new(), "5: engine.acme: it gives no usage: name `usage`, or `used` and `capacity` in the same unit".to_owned()),
+    ] {
+        refused(acme(&lines), 78, &format!("kvgauge.toml:{wanted}"));
+    }
+    refused(
+        file("[engine.vllm]\nusage = { metric = 'u', unit = 'fraction' }\n[engine.'a b']\n"),
+        78,
+        "kvgauge.toml:1: engine.vllm: is an engine that is read without a mapping; choose another name\nkvgauge.toml:3: engine: `a b` is no name of an engine; write the name of an engine, or of a mapping [engine.NAME]: 1 to 128 of a-z A-Z 0-9 _ -",
+    );
+    refused(
+        file("engine = 'vllm'\n"),
+        78,
+        "kvgauge.toml:1: engine: is a section for each engine that kvgauge does not know; write [engine.NAME], or engine = \"NAME\" below [[source]]",
+    );
+    warned(
+        file(&format!("[engine.acme]\n{fraction}")),
+        &[
+            "kvgauge.toml:1: engine.acme: no source has engine = \"acme\", so no page is read by this mapping",
+        ],
+    );
+}
+
+#[test]
+fn loads_are_read_beside_the_page_and_no_server_is_counted_twice() {
+    let s = fine(flags(&sources(&[
+        "a=http://a:1,kind=sglang-loads",
+        "b=http://b:1/x/metrics?y,kind=auto",
+        "c=http://c:1/loads,kind=sglang-loads",
+        "d=http://d:1",
+    ])));
+    let seen: Vec<_> = s
+        .sources
+        .iter()
+        .map(|s| (s.kind, s.url.to_string()))
+        .collect();
+    use kvgauge::config::SourceKind::{Auto, Metrics, SglangLoads};
+    let wanted = [
+        (SglangLoads, "http://a:1/v1/loads"),
+        (Auto, "http://b:1/x/metrics?y"),
+        (SglangLoads, "http://c:1/loads"),
+        (Metrics, "http://d:1/metrics"),
+    ];
+    assert_eq!(seen, wanted.map(|(kind, url)| (kind, url.to_owned())));
+    assert_eq!(
+        s.sources[1].url.loads().to_string(),
+        "http://b:1/x/v1/loads"
+    );
+
+    refused(
+        flags(&sources(&["a=http://a", "b=http://a,kind=sglang-loads"])),
+        78,
+        "flag --source: source.kind: http://a:80/v1/loads is of the same server as source \"a\" (flag --source), so it would be counted twice; leave one out, and give that kind = \"auto\" for both",
+    );
+    refused(
+        flags(&sources(&["a=http://a,kind=auto,engine=vllm"])),
+        78,
+        "flag --source: source.kind: auto asks for SGLang's loads, and engine is \"vllm\"; leave one of them out",
+    );
+    refused(
+        flags(&sources(&["a=http://a,kind=loads"])),
+        64,
+        "flag --source: source.kind: `loads` is nothing that can be read of a source; write \"metrics\", \"sglang-loads\" or \"auto\"",
+    );
 }

@@ -73,9 +73,16 @@ fn every_key_stands_in_the_reference_with_words_above_it() {
     keys_of("", &uncommented().parse().unwrap(), &mut found);
     let text = reference();
     for key in config::keys() {
-        match key.strip_prefix("source.") {
-            // Not every source has each key, so there they are a list.
-            Some(own) => assert!(text.contains(&format!("\n#   {own} ")), "{key} is missing"),
+        let own = key.strip_prefix("source.");
+        match own.or_else(|| key.strip_prefix("engine.NAME.")) {
+            // Not every source or mapping has each key, so there they are a list.
+            Some(own) => {
+                let line = |line: &str| {
+                    line.strip_prefix("#   ")
+                        .is_some_and(|l| l.split(' ').next() == Some(own))
+                };
+                assert!(text.lines().any(line), "{key} is missing");
+            }
             None => assert!(found.contains(&key), "{key} is missing"),
         }
     }
@@ -126,12 +133,11 @@ fn table() -> BTreeMap<String, String> {
         };
         let keys: Vec<&str> = keys.split(", ").map(|k| k.trim_matches('`')).collect();
         let (section, _) = keys[0].split_once('.').unwrap_or_default();
-        if section == "source" {
+        if section == "source" || section == "engine" {
+            let section = keys[0].rsplit_once('.').unwrap().0;
             for key in keys {
-                found.insert(
-                    format!("source.{}", key.rsplit('.').next().unwrap()),
-                    String::new(),
-                );
+                let own = key.rsplit('.').next().unwrap();
+                found.insert(format!("{section}.{own}"), String::new());
             }
             continue;
         }
@@ -163,7 +169,7 @@ fn the_table_in_the_design_has_the_keys_and_defaults_of_the_code() {
     keys.sort();
     assert_eq!(table.keys().cloned().collect::<Vec<_>>(), keys);
     for (key, default) in &table {
-        if key.starts_with("source.") {
+        if key.starts_with("source.") || key.starts_with("engine.") {
             continue;
         }
         let name = config::environment_name(key).unwrap();
@@ -227,7 +233,7 @@ const OTHERS: [(&str, &str); 41] = [
 #[test]
 fn every_key_moves_its_own_setting_and_no_other() {
     let mut left = config::keys();
-    left.retain(|key| !key.starts_with("source."));
+    left.retain(|key| !key.starts_with("source.") && !key.starts_with("engine."));
     for (key, value) in OTHERS {
         left.retain(|l| l != key);
         let shown = if key == "upstream.url" {
@@ -242,4 +248,17 @@ fn every_key_moves_its_own_setting_and_no_other() {
         assert_eq!(differences[0].value, value);
     }
     assert_eq!(left, Vec::<String>::new(), "keys without a value here");
+}
+
+#[test]
+fn the_mapping_that_the_reference_shows_is_one() {
+    let text = reference();
+    let start = text.find("# [engine.acme]").unwrap();
+    let mapping: Vec<&str> = text[start..]
+        .lines()
+        .map(|line| line.strip_prefix("# ").unwrap())
+        .collect();
+    let source = "[[source]]\nname = 'a'\nurl = 'http://a'\nengine = 'acme'\n";
+    let settings = load(&format!("{}\n{source}", mapping.join("\n")), None);
+    assert!(settings.mapping(&settings.sources[0]).is_some());
 }

@@ -130,6 +130,49 @@ fn what_is_exposed_is_all_or_the_kv_state_or_nothing() {
 }
 
 #[test]
+fn an_engine_is_read_as_settings_say_and_kv_keeps_what_a_mapping_reads() {
+    let upstream = Upstream::ok();
+    let text = "acme_used_percent 42\nacme_running 3\nacme_other 1\nvllm:kv_cache_usage_perc{model_name=\"m\",engine=\"0\"} 0.25\n";
+    let page = Page::text(text);
+    let settings = "scrape.interval = \"100ms\"\nmetrics.expose = \"kv\"\n[engine.acme]\n\
+                    usage = { metric = \"acme_used_percent\", unit = \"percent\" }\n\
+                    running = { metric = \"acme_running\", unit = \"requests\" }\n";
+    let start = |option: &str| {
+        Setup::new(upstream.address())
+            .settings(settings)
+            .source_at("a", "", &format!("{},role=decode{option}", page.url()))
+            .start()
+    };
+    let mapped = start(",engine=acme");
+    until_usage(&mapped, "0.4200");
+    let member = pool(&get(mapped.listen, "/").head, "decode");
+    assert_eq!(member.number("running"), Some(3.0));
+    assert_eq!(source(&mapped, 0)["engine"], "mapping");
+    let shown: Vec<String> = foreign(&mapped).into_iter().collect();
+    let kept = [
+        "acme_running",
+        "acme_used_percent",
+        "vllm:kv_cache_usage_perc",
+    ];
+    assert_eq!(shown, kept);
+
+    let recognised = start("");
+    until_usage(&recognised, "0.2500");
+    assert_eq!(foreign(&recognised).len(), 1);
+
+    // Forced, and nothing of it there: unknown, whatever else is on the page.
+    let forced = start(",engine=sglang");
+    forced.until_up("a");
+    let answer = get(forced.listen, "/");
+    assert_eq!(answer.head.get("x-kv-usage"), None);
+    let state = source(&forced, 0);
+    assert_eq!(
+        (&state["engine"], &state["unknown"]),
+        (&"sglang".into(), &"absent".into())
+    );
+}
+
+#[test]
 fn both_spellings_of_an_engine_are_kv_state() {
     let upstream = Upstream::ok();
     for name in ["b50-colon.prom", "b50-under.prom"] {
@@ -396,4 +439,180 @@ fn a_page_is_asked_for_as_classic_text_without_a_coding() {
         head.get("accept").as_deref(),
         Some("text/plain;version=0.0.4")
     );
+}
+
+// === a token ===
+
+#[test]
+fn a_token_opens_its_source_is_renewed_and_is_seen_by_nobody_else() {
+    let text = "sglang:token_usage{engine_type=\"decode\"} 0.25\n";
+    let page = Page::new(Behaviour::Token("s3cret-1".to_owned(), text.to_owned()));
+    let open = Page::text("up 1\n");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("token");
+    let path = file.display().to_string();
+    let kvgauge = Setup::new(Upstream::ok().address())
+        .source_at(
+            "decode",
+            "decode",
+            &format!("{},bearer_file={path}", page.url()),
+        )
+        .source("open", "", &open)
+        .start();
+    // No file yet: the source says no, and why is told.
+    let said = kvgauge.says("answered 401");
+    assert!(
+        said.contains(&format!("its bearer_file {path} can't be read")),
+        "{said}"
+    );
+    std::fs::write(&file, "s3cret-0\n").unwrap();
+    kvgauge.says(&format!(
+        "it does not take the token in its bearer_file {path}"
+    ));
+    std::fs::write(&file, "s3cret-1\n").unwrap();
+    until_usage(&kvgauge, "0.2500");
+    assert_eq!(page.authorization().as_deref(), Some("Bearer s3cret-1"));
+    // The server wants another one, which is in the file already.
+    std::fs::write(&file, "s3cret-2\n").unwrap();
+    page.set(Behaviour::Token("s3cret-2".to_owned(), text.to_owned()));
+    eventually("the new token is sent", || {
+        (page.authorization()? == "Bearer s3cret-2").then_some(())
+    });
+    until_usage(&kvgauge, "0.2500");
+    kvgauge.until_up("decode");
+    assert_eq!(open.authorization(), None);
+
+    let mut seen = kvgauge.diagnostics.text();
+    for path in ["/sources", "/kv", "/metrics"] {
+        seen.push_str(&get(kvgauge.admin, path).text());
+    }
+    let answer = get(kvgauge.listen, "/");
+    seen.push_str(&answer.head.text());
+    assert!(seen.contains("bearer_file"), "{seen}");
+    assert!(!seen.contains("s3cret"), "{seen}");
+}
+
+// === SGLang's loads ===
+
+const BUSY: &str = "sglang-0.5.23-unified-tp1-cpu-real-busy";
+
+/// The real page, and the real loads of the same moment (15,585 of 16,384 tokens, 0.9512).
+fn sglang() -> (String, String) {
+    let loads = support::data::beside_pages(&format!("{BUSY}.v1_loads.json"));
+    (support::data::page(BUSY), loads)
+}
+
+/// kvgauge in front of this page, of this kind.
+fn of_kind(kind: &str, upstream: &Upstream, page: &Page) -> Kvgauge {
+    let url = format!("{},kind={kind}", page.url());
+    Setup::new(upstream.address())
+        .source_at("unified", "unified", &url)
+        .start()
+}
+
+#[test]
+fn loads_give_the_values_and_the_page_its_series_over_one_connection() {
+    let upstream = Upstream::ok();
+    let (text, loads) = sglang();
+    let page = Page::new(Behaviour::Sglang(text, Some(loads.clone())));
+    let kvgauge = of_kind("auto", &upstream, &page);
+    until_usage(&kvgauge, "0.9512");
+    let member = pool(&get(kvgauge.listen, "/").head, "unified");
+    for (name, value) in [
+        ("used", 15_585.0),
+        ("capacity", 16_384.0),
+        ("running", 22.0),
+        ("queued", 2.0),
+    ] {
+        assert_eq!(member.number(name), Some(value), "{name}");
+    }
+    // The page's series stand there, and its model is that of the values.
+    let metrics = kvgauge.metrics();
+    let labels = [("source", "unified")];
+    assert!(metrics.value("sglang:token_usage", &labels).is_some());
+    let labels = [("role", "unified"), ("model", "/models/tiny")];
+    assert_eq!(
+        metrics.value("kvgauge_kv_used_tokens", &labels),
+        Some(15_585.0)
+    );
+    let state = source(&kvgauge, 0);
+    assert_eq!(
+        state["chosen"]["usage"],
+        "/v1/loads num_used_tokens / max_total_num_tokens"
+    );
+
+    // Every interval the loads, and the page at most once in ten seconds' third.
+    eventually("the loads are asked ten times more", || {
+        (page.asked_loads() > 10).then_some(())
+    });
+    let pages = page.asked() - page.asked_loads();
+    assert!(pages <= 2, "{pages} pages, {} loads", page.asked_loads());
+    assert_eq!(page.most_open(), 1);
+
+    // They move, and the values follow.
+    let moved = loads.replace("15585", "8192").replace("0.9512", "0.5");
+    page.set(Behaviour::Sglang(sglang().0, Some(moved)));
+    until_usage(&kvgauge, "0.5000");
+}
+
+#[test]
+fn without_loads_the_page_gives_the_values_and_it_is_said_once() {
+    let upstream = Upstream::ok();
+    let (text, loads) = sglang();
+    // The page alone says as much.
+    let plain = Page::text(text.clone());
+    let wanted = of_kind("metrics", &upstream, &plain);
+    wanted.until_up("unified");
+    let wanted = eventually("the page's usage", || {
+        get(wanted.listen, "/").head.get("x-kv-usage")
+    });
+    let swa = loads.replace("0.9512", "0.97");
+    for (loads, why) in [
+        (None, "answered 404 at /v1/loads"),
+        (
+            Some("<html>".to_owned()),
+            "no loads of SGLang's that can be used",
+        ),
+        (Some(swa), "which pool is the fullest"),
+    ] {
+        let page = Page::new(Behaviour::Sglang(text.clone(), loads));
+        let kvgauge = of_kind("auto", &upstream, &page);
+        until_usage(&kvgauge, &wanted);
+        let said = kvgauge.says(why);
+        assert!(said.contains("its values come from its page"), "{said}");
+        let before = page.asked();
+        eventually("it is read on", || {
+            (page.asked() > before + 5).then_some(())
+        });
+        // Not asked again at every interval, and not told again.
+        assert_eq!(page.asked_loads(), 1);
+        assert_eq!(kvgauge.diagnostics.text().matches(why).count(), 1);
+        assert_eq!(source(&kvgauge, 0)["state"], "up");
+    }
+    // Another engine is never asked.
+    let vllm = Page::real("vllm-0.32.0-loaded");
+    let kvgauge = of_kind("auto", &upstream, &vllm);
+    until_usage(&kvgauge, "1.0000");
+    assert_eq!(vllm.asked_loads(), 0);
+}
+
+#[test]
+fn loads_alone_are_read_without_a_page_and_fail_without_them() {
+    let upstream = Upstream::ok();
+    let (text, loads) = sglang();
+    let page = Page::new(Behaviour::Sglang(text.clone(), Some(loads)));
+    let kvgauge = of_kind("sglang-loads", &upstream, &page);
+    until_usage(&kvgauge, "0.9512");
+    assert_eq!(foreign(&kvgauge), BTreeSet::new());
+    assert_eq!(page.asked(), page.asked_loads());
+    let url = source(&kvgauge, 0)["url"].to_string();
+    assert!(url.ends_with("/v1/loads\""), "{url}");
+
+    page.set(Behaviour::Sglang(text, None));
+    kvgauge.says("answered 404 at /v1/loads: only newer SGLang has it");
+    page.set(Behaviour::Refuse);
+    eventually("usage is gone", || {
+        let answer = get(kvgauge.listen, "/");
+        answer.head.get("x-kv-usage").is_none().then_some(())
+    });
 }

@@ -13,6 +13,10 @@ use std::process::ExitCode;
 /// The exit code for wrong usage (`EX_USAGE` of `sysexits.h`).
 pub const EXIT_USAGE: u8 = 64;
 
+/// The exit code of `kvgauge status` for what is not known, wrong usage included, as monitoring plugins
+/// have it.
+pub const EXIT_UNKNOWN: u8 = 3;
+
 /// The whole command line.
 #[derive(Debug, Parser)]
 #[command(
@@ -24,7 +28,7 @@ pub const EXIT_USAGE: u8 = 64;
                   into the headers of every answer, into one log line per request, and onto one \
                   Prometheus page.",
     after_help = "Ends with 0 (done, drained), 1 (failed while running), 64 (wrong usage), \
-                  78 (wrong settings).",
+                  78 (wrong settings); status with 0 to 3, as its help says.",
     disable_help_subcommand = true,
     max_term_width = 100
 )]
@@ -34,7 +38,7 @@ struct Typed {
 }
 
 /// What is to be done.
-#[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
+#[derive(Clone, Debug, PartialEq, Subcommand)]
 pub enum Command {
     /// Stand in front of a router
     #[command(
@@ -60,6 +64,33 @@ pub enum Command {
                       needs no GPU, no model and no file."
     )]
     Demo(DemoArgs),
+    /// Say how full the KV cache is
+    #[command(
+        long_about = "Prints one line for each role, or JSON: what a running kvgauge says, or, with \
+                      no kvgauge running, what engines' pages say. What is not known is said in \
+                      words, with the reason; it is never 0.",
+        after_help = "Examples:\n  \
+            kvgauge status\n  \
+            kvgauge status http://127.0.0.1:30090 --warn 0.8 --crit 0.9\n  \
+            kvgauge status prefill=http://127.0.0.1:30000 decode=http://127.0.0.1:30002 --json\n\n\
+            Ends with the worst of 0 (fine), 1 (warning), 2 (critical), 3 (unknown; wrong usage), as\n\
+            monitoring plugins do. A role of which only a part is known is at least a warning."
+    )]
+    Status(Status),
+    /// Look at every page and say what is wrong and what to do
+    #[command(
+        long_about = "Reads the page of every source once and says what answered, which engine it \
+                      is, which metric gave each value and which others were not taken and why; \
+                      and for everything that is missing what to do about it. Looks at the \
+                      sources that serve would read, or straight at URLs. Needs no running \
+                      kvgauge.",
+        after_help = "Examples:\n  \
+            kvgauge doctor\n  \
+            kvgauge doctor --config /etc/kvgauge.toml --warmup\n  \
+            kvgauge doctor http://127.0.0.1:30002 router=http://127.0.0.1:29001\n\n\
+            Ends with 0 (nothing is wrong), 1 (something is), 64 (wrong usage), 78 (wrong settings)."
+    )]
+    Doctor(Doctor),
     /// Validate a settings file and say what it means
     #[command(
         long_about = "Reads a settings file as serve would, without the environment and flags, and \
@@ -97,7 +128,7 @@ pub struct Serve {
     /// decode=http://127.0.0.1:30002]
     #[arg(
         long = "source",
-        value_name = "NAME=URL[,role=ROLE][,interval=TIME][,keep=PATTERN]…[,drop=PATTERN]…"
+        value_name = "NAME=URL[,role=ROLE][,interval=TIME][,engine=NAME][,kind=KIND][,bearer_file=FILE][,keep=PATTERN]…[,drop=PATTERN]…"
     )]
     pub sources: Vec<String>,
     /// Threads that carry traffic [default: one a core]
@@ -113,13 +144,60 @@ pub struct Check {
     pub file: PathBuf,
 }
 
+/// `kvgauge status`
+#[derive(Args, Clone, Debug, PartialEq)]
+pub struct Status {
+    /// A running kvgauge's operators' listener [default: http://127.0.0.1:30090], or the pages of
+    /// engines; NAME=URL,role=ROLE as with `serve --source`
+    #[arg(value_name = "URL")]
+    pub urls: Vec<String>,
+    /// JSON in place of lines (docs/status.schema.json)
+    #[arg(long)]
+    pub json: bool,
+    /// A usage from here on is a warning: a fraction from 0 to 1
+    #[arg(long, value_name = "SHARE", default_value = "0.85", value_parser = share)]
+    pub warn: f64,
+    /// A usage from here on is critical: a fraction from 0 to 1
+    #[arg(long, value_name = "SHARE", default_value = "0.95", value_parser = share)]
+    pub crit: f64,
+}
+
+/// A fraction from 0 to 1.
+fn share(text: &str) -> Result<f64, &'static str> {
+    let share: Option<f64> = text.parse().ok();
+    share
+        .filter(|share| (0.0..=1.0).contains(share))
+        .ok_or("write a fraction from 0 to 1, such as 0.85")
+}
+
+/// `kvgauge doctor`
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
+pub struct Doctor {
+    /// Pages to look at, in place of the sources that serve would read; without a path it is
+    /// /metrics
+    ///
+    /// NAME=URL,role=ROLE says what the page should be, as with `serve --source`.
+    #[arg(value_name = "URL", conflicts_with = "config")]
+    pub urls: Vec<String>,
+    /// Settings file (TOML) [default: none]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// The router [default: http://127.0.0.1:30001]; looked at where no URL is given, too
+    #[arg(long, value_name = "URL")]
+    pub upstream: Option<String>,
+    /// Where an engine has no gauges yet: send one small completion through the router (64 tokens,
+    /// at most 60 s for each model) and look again for up to 35 s
+    #[arg(long)]
+    pub warmup: bool,
+}
+
 /// A command line that there is nothing to do for: help, version, or wrong usage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stop {
     /// What is to be printed.
     pub text: String,
-    /// 0 for help and version, which go to standard output, else [`EXIT_USAGE`], whose text goes to
-    /// standard error.
+    /// 0 for help and version, which go to standard output, else [`EXIT_USAGE`] ([`EXIT_UNKNOWN`] of
+    /// `status`), whose text goes to standard error.
     pub code: u8,
 }
 
@@ -144,12 +222,16 @@ pub fn parse() -> Result<Command, ExitCode> {
 /// # Errors
 /// What is to be printed instead of doing something, with the exit code.
 pub fn parse_from(args: impl IntoIterator<Item = OsString>) -> Result<Command, Stop> {
+    let args: Vec<OsString> = args.into_iter().collect();
+    let status = args.get(1).is_some_and(|command| command == "status");
     match Typed::try_parse_from(args) {
         Ok(typed) => Ok(typed.command),
         Err(error) => Err(Stop {
             text: error.render().to_string(),
             code: match error.kind() {
                 ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => 0,
+                // 64 says nothing to a monitor.
+                _ if status => EXIT_UNKNOWN,
                 _ => EXIT_USAGE,
             },
         }),

@@ -2,7 +2,7 @@
 
 use super::args::Check;
 use crate::config::{
-    self, ConfigError, Flags, Headline, Pattern, Settings, Source, Warning, written,
+    self, ConfigError, Flags, Headline, Pattern, Settings, Source, SourceKind, Warning, written,
 };
 use crate::kv::Role;
 use std::fmt::Write as _;
@@ -70,9 +70,19 @@ fn role(source: &Source) -> String {
         None => "no role, unless its page says one".to_owned(),
     };
     let every = source.interval.map(|t| format!(", every {}", written(t)));
+    let engine = source.engine.as_ref().map(|e| format!(", read as {e}"));
+    let kind = match source.kind {
+        SourceKind::Metrics => None,
+        SourceKind::SglangLoads => Some(", SGLang's loads alone".to_owned()),
+        SourceKind::Auto => Some(", values from SGLang's loads where it has them".to_owned()),
+    };
+    let token = source.bearer_file.as_ref();
+    let token = token.map(|path| format!(", with the token in {}", path.display()));
     let kept = families("shown again only", &source.keep);
     let dropped = families("not shown again", &source.drop);
-    let parts = [every, kept, dropped].into_iter().flatten();
+    let parts = [every, engine, kind, token, kept, dropped]
+        .into_iter()
+        .flatten();
     parts.fold(role, |text, part| text + &part)
 }
 

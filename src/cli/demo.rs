@@ -1,8 +1,9 @@
 //! `kvgauge demo`: a simulated deployment, kvgauge in front of it, gentle load, and a line that shows
 //! how full the pools are.
 
+use super::role_line::number;
 use super::serve::Server;
-use crate::config::{Admin, Settings, Source, Target};
+use crate::config::{Admin, Settings, Source, SourceKind, Target};
 use crate::kv::{Role, RoleState, Unknown};
 use crate::net;
 use crate::sim::{Deployment, DeploymentConfig, Load, LoadStats};
@@ -97,6 +98,9 @@ fn settings(args: &DemoArgs, deployment: &Deployment) -> Settings {
         url: target(addr, "/metrics"),
         role,
         interval: None,
+        engine: None,
+        kind: SourceKind::default(),
+        bearer_file: None,
         keep: Vec::new(),
         drop: Vec::new(),
     };
@@ -207,10 +211,10 @@ fn live_line(states: &[RoleState], clients: u64) -> String {
                 "{:5.2}% [{:.<20}] {:>9} / {} tokens | running {} queued {}",
                 usage * 100.0,
                 "#".repeat(bar.min(20)),
-                number(decode.and_then(|s| s.used)),
-                number(decode.and_then(|s| s.capacity)),
-                number(decode.and_then(|s| s.running)),
-                number(decode.and_then(|s| s.queued)),
+                known(decode.and_then(|s| s.used)),
+                known(decode.and_then(|s| s.capacity)),
+                known(decode.and_then(|s| s.running)),
+                known(decode.and_then(|s| s.queued)),
             );
         }
         // The engines publish nothing before their first batch.
@@ -233,20 +237,9 @@ fn live_line(states: &[RoleState], clients: u64) -> String {
     line
 }
 
-/// With thousands separated; `?` for what is not known.
-fn number(value: Option<u64>) -> String {
-    let Some(value) = value else {
-        return "?".to_owned();
-    };
-    let digits = value.to_string();
-    let mut out = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
+/// `?` for what is not known.
+fn known(value: Option<u64>) -> String {
+    value.map_or_else(|| "?".to_owned(), number)
 }
 
 #[cfg(test)]

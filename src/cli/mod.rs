@@ -3,8 +3,12 @@
 pub mod args;
 pub mod check;
 pub mod demo;
+pub mod doctor;
+mod role_line;
 pub mod serve;
 pub mod sim;
+pub mod status;
+mod urls;
 
 use args::Command;
 use std::process::ExitCode;
@@ -16,6 +20,8 @@ pub fn run() -> ExitCode {
         Ok(Command::Serve(args)) => serve::run(&args),
         Ok(Command::Demo(args)) => demo::run(&args),
         Ok(Command::Sim(args)) => sim::run(&args),
+        Ok(Command::Status(args)) => status::run(&args),
+        Ok(Command::Doctor(args)) => doctor::run(&args),
         Ok(Command::Check(args)) => check::run(&args),
         Err(code) => code,
     }

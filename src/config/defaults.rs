@@ -4,6 +4,7 @@ use super::settings::*;
 use crate::kv::Role;
 use http::HeaderName;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -86,6 +87,7 @@ impl Settings {
                 source("prefill", 30000, Some(Role::Prefill)),
                 source("decode", 30002, Some(Role::Decode)),
             ],
+            mappings: BTreeMap::new(),
         }
     }
 }
@@ -115,6 +117,9 @@ impl Source {
             url,
             role,
             interval: None,
+            engine: None,
+            kind: SourceKind::default(),
+            bearer_file: None,
             keep: Vec::new(),
             drop: Vec::new(),
         }

@@ -3,6 +3,9 @@
 use super::error::{Origin, Problem};
 use super::keys;
 use super::layer::{Layer, unknown};
+use super::mapping::{self, Mapping, MappingSpec};
+use super::names::{ENGINES, EngineName};
+use super::value::Val;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -110,6 +113,8 @@ impl Reader<'_> {
                 DeValue::String(_) if format!("{full}.url") == keys::UPSTREAM => {
                     self.set(keys::UPSTREAM, value.get_ref(), at);
                 }
+                DeValue::Table(inner) if full == keys::ENGINE => self.mappings(inner),
+                _ if full == keys::ENGINE => self.no_mapping(at),
                 _ if full == keys::SOURCE => self.no_sources(at),
                 other if keys::is_key(&full) => self.set(&full, other, at),
                 _ if name.is_empty() && keys::is_section(&full) => {
@@ -156,6 +161,71 @@ impl Reader<'_> {
             let whole = self.origin(at);
             self.layer.add_source(whole, fields, &mut self.problems);
         }
+    }
+
+    /// `[engine.NAME]`, one for each engine that kvgauge does not know.
+    fn mappings(&mut self, engines: &DeTable<'_>) {
+        for (name, value) in engines {
+            let at = name.span().start;
+            let name = name.get_ref().to_string();
+            let DeValue::Table(table) = value.get_ref() else {
+                self.no_mapping(at);
+                continue;
+            };
+            if let Err(message) = Val::<EngineName>::parse(&name) {
+                self.refuse(at, keys::ENGINE, message);
+                continue;
+            }
+            let full = format!("{}.{name}", keys::ENGINE);
+            if ENGINES.contains(&&*name) {
+                let message = "is an engine that is read without a mapping; choose another name";
+                self.refuse(at, &full, message.to_owned());
+                continue;
+            }
+            self.mapping(at, &full, &name, table);
+        }
+    }
+
+    fn mapping(&mut self, at: usize, full: &str, name: &str, table: &DeTable<'_>) {
+        let before = self.problems.len();
+        let mut spec = MappingSpec::default();
+        let mut places = Vec::new();
+        for (key, value) in table {
+            let (place, key) = (key.span().start, key.get_ref());
+            let shown = format!("{full}.{key}");
+            if !mapping::KEYS.contains(&&**key) {
+                let message = unknown(key, keys::nearest_mapping_key(key));
+                self.refuse(place, full, message);
+            } else if let Err(message) = spec.set(key, value.get_ref()) {
+                self.refuse(place, &shown, message);
+            }
+            places.push((key.to_string(), place));
+        }
+        if self.problems.len() > before {
+            return;
+        }
+        match Mapping::new(spec) {
+            Ok(mapping) => {
+                let origin = self.origin(at);
+                if let Err(message) = self.layer.add_mapping(name, mapping, origin) {
+                    self.refuse(at, full, message);
+                }
+            }
+            Err(error) => {
+                let wrong = places.iter().find(|(key, _)| Some(&**key) == error.key());
+                let (at, shown) = match wrong {
+                    Some((key, place)) => (*place, format!("{full}.{key}")),
+                    None => (at, full.to_owned()),
+                };
+                self.refuse(at, &shown, error.to_string());
+            }
+        }
+    }
+
+    fn no_mapping(&mut self, at: usize) {
+        let message = "is a section for each engine that kvgauge does not know; write [engine.NAME], \
+                       or engine = \"NAME\" below [[source]]";
+        self.refuse(at, keys::ENGINE, message.to_owned());
     }
 
     fn no_sources(&mut self, at: usize) {

@@ -1,5 +1,6 @@
 //! The names of all keys, in the file and in the environment, and the nearest to a mistyped one.
 
+use super::mapping;
 use super::raw::{Raw, RawSource};
 use serde::Serialize;
 use serde_json::Value;
@@ -17,11 +18,14 @@ pub(super) const SOURCE: &str = "source";
 /// Every key of the file but those of a source, dots between section and key.
 static KEYS: LazyLock<Vec<String>> = LazyLock::new(|| names(&Raw::default()));
 
+/// The section of the mappings.
+pub(super) const ENGINE: &str = "engine";
+
 /// The keys of a source.
 static SOURCE_KEYS: LazyLock<Vec<String>> = LazyLock::new(|| names(&RawSource::default()));
 
 /// Keys of a source that have a place but no use yet.
-pub(super) const LATER: [&str; 4] = ["engine", "kind", "bearer_file", "ca_file"];
+pub(super) const LATER: [&str; 1] = ["ca_file"];
 
 /// Keys of a source that its text form may hold several times.
 pub(super) const LISTS: [&str; 2] = ["keep", "drop"];
@@ -57,13 +61,14 @@ fn walk(at: String, value: &Value, found: &mut Vec<(String, Option<String>)>) {
 }
 
 /// Every key of a settings file, dots between section and key (`scrape.interval`); those of
-/// `[[source]]` as `source.name`. The router's address is `upstream.url`, which may be written as
+/// `[[source]]` as `source.name`, those of a mapping as `engine.NAME.usage`. The router's address is `upstream.url`, which may be written as
 /// `upstream = "URL"` too.
 #[must_use]
 pub fn keys() -> Vec<String> {
     let own = KEYS.iter().filter(|k| *k != SOURCE).cloned();
     let source = SOURCE_KEYS.iter().map(|k| format!("{SOURCE}.{k}"));
-    own.chain(source).collect()
+    let mapping = mapping::KEYS.iter().map(|k| format!("{ENGINE}.NAME.{k}"));
+    own.chain(source).chain(mapping).collect()
 }
 
 /// The environment variable of a key: `KVGAUGE_` and the key in capitals, `_` for the dot. The
@@ -121,7 +126,8 @@ pub(super) fn nearest_key(unknown: &str) -> Option<&'static str> {
     let sections = KEYS
         .iter()
         .filter_map(|k| k.split_once('.'))
-        .map(|(s, _)| s);
+        .map(|(s, _)| s)
+        .chain([ENGINE]);
     let keys = KEYS.iter().map(String::as_str);
     nearest(unknown, keys.chain(sections))
 }
@@ -129,6 +135,11 @@ pub(super) fn nearest_key(unknown: &str) -> Option<&'static str> {
 /// The key of a source nearest to an unknown one.
 pub(super) fn nearest_source_key(unknown: &str) -> Option<&'static str> {
     nearest(unknown, SOURCE_KEYS.iter().map(String::as_str))
+}
+
+/// The key of a mapping nearest to an unknown one.
+pub(super) fn nearest_mapping_key(unknown: &str) -> Option<&'static str> {
+    nearest(unknown, mapping::KEYS)
 }
 
 /// The nearest of `known`, where one is near enough to be meant.

@@ -2,9 +2,11 @@
 
 use super::error::{Origin, Problem, quote};
 use super::keys;
+use super::mapping::Mapping;
 use super::raw::{Raw, RawSource};
 use serde::Deserialize;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use toml::{Table, Value};
 
 /// What one layer sets.
@@ -12,7 +14,11 @@ use toml::{Table, Value};
 pub(super) struct Layer {
     values: BTreeMap<String, (Value, Origin)>,
     sources: Vec<Entry>,
+    mappings: Mappings,
 }
+
+/// Mappings by name, each with the place of its section.
+pub(super) type Mappings = BTreeMap<Arc<str>, (Arc<Mapping>, Origin)>;
 
 /// A source as it is written.
 #[derive(Debug)]
@@ -34,13 +40,17 @@ pub(super) struct Origins {
     keys: BTreeMap<String, Origin>,
     /// As many as there are sources, in their order; empty where those are the defaults.
     pub(super) sources: Vec<SourceOrigins>,
+    pub(super) mappings: Mappings,
 }
 
 /// How a source is written as a text.
-const SOURCE_TEXT: &str = "NAME=URL[,role=ROLE][,interval=TIME][,keep=PATTERN]…[,drop=PATTERN]…";
+const SOURCE_TEXT: &str = "NAME=URL[,role=ROLE][,interval=TIME][,engine=NAME][,kind=KIND][,bearer_file=FILE][,keep=PATTERN]…[,drop=PATTERN]…";
 
 /// The most sources. Each is a connection and a page in memory.
 const MAX_SOURCES: usize = 1024;
+
+/// The most mappings.
+const MAX_MAPPINGS: usize = 64;
 
 /// The layers as one, the later over the earlier.
 pub(super) fn merge(layers: impl IntoIterator<Item = Layer>) -> Result<(Raw, Origins), Problem> {
@@ -52,6 +62,7 @@ pub(super) fn merge(layers: impl IntoIterator<Item = Layer>) -> Result<(Raw, Ori
             place(&mut table, &key, value);
             origins.keys.insert(key, origin);
         }
+        origins.mappings.extend(layer.mappings);
         if !layer.sources.is_empty() {
             sources = layer.sources;
         }
@@ -104,6 +115,23 @@ impl Layer {
                 Err(Problem::malformed(origin, keys::shown(key), message))
             }
         }
+    }
+
+    /// Adds a mapping, unless there are too many.
+    pub(super) fn add_mapping(
+        &mut self,
+        name: &str,
+        mapping: Mapping,
+        origin: Origin,
+    ) -> Result<(), String> {
+        if self.mappings.len() == MAX_MAPPINGS {
+            return Err(format!(
+                "more than {MAX_MAPPINGS} mappings; no more are read"
+            ));
+        }
+        let entry = (Arc::new(mapping), origin);
+        self.mappings.insert(Arc::from(name), entry);
+        Ok(())
     }
 
     /// Adds a source. `fields` are its keys with their values and origins.
@@ -191,8 +219,8 @@ impl Layer {
             });
             if !added {
                 let message = format!(
-                    "{} is not understood; after the URL may stand role=ROLE and interval=TIME, \
-                     each once, keep=PATTERN and drop=PATTERN (a comma in a URL is written %2C, \
+                    "{} is not understood; after the URL may stand role=ROLE, interval=TIME, \
+                     engine=NAME, kind=KIND and bearer_file=FILE, each once, keep=PATTERN and drop=PATTERN (a comma in a URL is written %2C, \
                      one in a pattern \\x2C)",
                     quote(part)
                 );

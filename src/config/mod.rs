@@ -14,6 +14,7 @@ mod error;
 mod file;
 mod keys;
 mod layer;
+mod mapping;
 mod names;
 mod pattern;
 mod raw;
@@ -25,6 +26,8 @@ mod value;
 pub use env::environment;
 pub use error::{ConfigError, Origin, Problem, Warning};
 pub use keys::{environment_name, keys};
+pub use mapping::{BlockSize, MappedGauge, MappedUnit, Mapping, MappingError, MappingSpec};
+pub use names::ENGINES;
 pub use pattern::Pattern;
 pub use settings::*;
 
@@ -44,7 +47,7 @@ pub struct Flags {
     pub upstream: Option<String>,
     /// `--admin ADDR`
     pub admin: Option<String>,
-    /// `--source NAME=URL[,role=ROLE][,interval=TIME][,keep=PATTERN]…[,drop=PATTERN]…`, each one given.
+    /// `--source NAME=URL[,role=ROLE][,interval=TIME][,engine=NAME][,kind=KIND][,bearer_file=FILE][,keep=PATTERN]…[,drop=PATTERN]…`, each one given.
     pub sources: Vec<String>,
     /// `--workers N`
     pub workers: Option<String>,
@@ -127,6 +130,10 @@ fn layered(
         // Who has sources found has none where the defaults are.
         settings.sources.clear();
     }
+    let mappings = origins.mappings.iter();
+    settings.mappings = mappings
+        .map(|(name, (mapping, _))| (name.clone(), mapping.clone()))
+        .collect();
     warnings.extend(validate::validate(&settings, &origins)?);
     Ok((settings, warnings))
 }

@@ -1,11 +1,12 @@
 //! Values that are names, choices or address ranges.
 
-use super::settings::{Audience, Expose, Headline};
+use super::settings::{Audience, Expose, Headline, SourceKind};
 use super::value::{Format, entries};
 use crate::kv::Role;
 use http::HeaderName;
 use ipnet::IpNet;
 use std::net::IpAddr;
+use std::path::Path;
 use std::sync::Arc;
 
 /// A source's name.
@@ -90,6 +91,22 @@ const RESERVED_LABELS: [&str; 14] = [
     "role", "route", "type", "version",
 ];
 
+/// The engines that a page can be read as; `engine::names` has the same, and a test compares them.
+pub const ENGINES: [&str; 10] = [
+    "sglang", "vllm", "trtllm", "triton", "tgi", "llamacpp", "lmdeploy", "nim", "mindie", "dynamo",
+];
+
+/// What a source's page is read as: one of [`ENGINES`], or a mapping's name.
+#[derive(Clone, Debug)]
+pub(super) struct EngineName(pub(super) Arc<str>);
+
+/// A file's path.
+#[derive(Clone, Debug)]
+pub(super) struct FilePath(pub(super) Arc<Path>);
+
+/// The most bytes of a path.
+const MAX_PATH: usize = 4096;
+
 /// The most bytes of a name.
 const MAX_NAME: usize = 128;
 
@@ -121,6 +138,60 @@ impl Format for SourceName {
 
     fn write(&self) -> String {
         self.0.to_string()
+    }
+}
+
+impl Format for EngineName {
+    const ALLOWED: &'static str =
+        "the name of an engine, or of a mapping [engine.NAME]: 1 to 128 of a-z A-Z 0-9 _ -";
+
+    fn read(text: &str) -> Result<Self, String> {
+        let fine = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-');
+        if text.is_empty() || text.len() > MAX_NAME || !text.bytes().all(fine) {
+            return Err("is no name of an engine".to_owned());
+        }
+        Ok(EngineName(Arc::from(text)))
+    }
+
+    fn write(&self) -> String {
+        self.0.to_string()
+    }
+}
+
+impl Format for SourceKind {
+    const ALLOWED: &'static str = "\"metrics\", \"sglang-loads\" or \"auto\"";
+
+    fn read(text: &str) -> Result<Self, String> {
+        match text.to_ascii_lowercase().as_str() {
+            "metrics" => Ok(SourceKind::Metrics),
+            "sglang-loads" => Ok(SourceKind::SglangLoads),
+            "auto" => Ok(SourceKind::Auto),
+            _ => Err("is nothing that can be read of a source".to_owned()),
+        }
+    }
+
+    fn write(&self) -> String {
+        match self {
+            SourceKind::Metrics => "metrics".to_owned(),
+            SourceKind::SglangLoads => "sglang-loads".to_owned(),
+            SourceKind::Auto => "auto".to_owned(),
+        }
+    }
+}
+
+impl Format for FilePath {
+    const ALLOWED: &'static str = "the path of a file";
+
+    fn read(text: &str) -> Result<Self, String> {
+        let bad = |c: char| c.is_control();
+        if text.is_empty() || text.len() > MAX_PATH || text.contains(bad) {
+            return Err("is no path of a file".to_owned());
+        }
+        Ok(FilePath(Arc::from(Path::new(text))))
+    }
+
+    fn write(&self) -> String {
+        self.0.display().to_string()
     }
 }
 

@@ -5,9 +5,9 @@
 //! and [`Raw::apply`] each.
 
 use super::discovery::{Names, Paths, Router};
-use super::names::{HeaderField, LabelName, Ranges, SourceName, role_in};
+use super::names::{EngineName, FilePath, HeaderField, LabelName, Ranges, SourceName, role_in};
 use super::pattern::Patterns;
-use super::settings::{Audience, Expose, Headline, Settings, Source};
+use super::settings::{Audience, Expose, Headline, Settings, Source, SourceKind};
 use super::target::{Page, Upstream};
 use super::value::{Auto, Format, Size, Val};
 use crate::kv::Role;
@@ -197,6 +197,12 @@ pub(super) struct RawSource {
     role: Key<Role>,
     /// Instead of `scrape.interval`.
     interval: Key<Duration>,
+    /// What the page is read as.
+    engine: Key<EngineName>,
+    /// What is read of it.
+    kind: Key<SourceKind>,
+    /// The token that the source asks for.
+    bearer_file: Key<FilePath>,
     /// Families that are shown again.
     keep: Key<Patterns>,
     /// Families that are not.
@@ -391,10 +397,18 @@ impl RawSource {
     /// The source; `None` without a name or an address, which the layers have refused before.
     fn source(self) -> Option<Source> {
         let name = self.name?.0.0;
+        let kind = self.kind.map(|v| v.0).unwrap_or_default();
+        let page = self.url?.0.0;
         Some(Source {
             role: self.role.map(|v| v.0).or_else(|| role_in(&name)),
-            url: self.url?.0.0,
+            url: match kind {
+                SourceKind::SglangLoads if page.path.ends_with("/metrics") => page.loads(),
+                _ => page,
+            },
+            kind,
             interval: self.interval.map(|v| v.0),
+            engine: self.engine.map(|v| v.0.0),
+            bearer_file: self.bearer_file.map(|v| v.0.0),
             keep: self.keep.map(|v| v.0.0).unwrap_or_default(),
             drop: self.drop.map(|v| v.0.0).unwrap_or_default(),
             name,
@@ -409,6 +423,9 @@ impl From<&Source> for RawSource {
             url: key(Page(s.url.clone())),
             role: s.role.and_then(key),
             interval: s.interval.and_then(key),
+            kind: key(s.kind),
+            bearer_file: s.bearer_file.clone().map(FilePath).and_then(key),
+            engine: s.engine.clone().map(EngineName).and_then(key),
             keep: key(Patterns(s.keep.clone())),
             drop: key(Patterns(s.drop.clone())),
         }

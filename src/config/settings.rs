@@ -1,9 +1,11 @@
 //! The validated settings: what the rest of the program sees.
 
-use super::Pattern;
+use super::{Mapping, Pattern};
 use crate::kv::Role;
 use ipnet::IpNet;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,6 +45,16 @@ pub struct Settings {
     /// The pages read. Default: router :29001, prefill :30000, decode :30002, but none where
     /// sources are found.
     pub sources: Vec<Source>,
+    /// Engines that kvgauge does not know, by the names that sources call them by. Default is none.
+    pub mappings: BTreeMap<Arc<str>, Arc<Mapping>>,
+}
+
+impl Settings {
+    /// The mapping that a source's page is read by, where its `engine` names one.
+    #[must_use]
+    pub fn mapping(&self, source: &Source) -> Option<&Arc<Mapping>> {
+        self.mappings.get(source.engine.as_ref()?)
+    }
 }
 
 /// An `http://host:port` address with an optional path.
@@ -261,10 +273,29 @@ pub struct Source {
     pub role: Option<Role>,
     /// Overrides `scrape.interval`.
     pub interval: Option<Duration>,
+    /// What its page is read as: an engine of [`ENGINES`](super::ENGINES), or one of
+    /// [`Settings::mappings`]. `None` is as recognised from the page.
+    pub engine: Option<Arc<str>>,
+    /// What is read of it. Default is `metrics`.
+    pub kind: SourceKind,
+    /// The file with the token that the source asks for; only its path is kept here.
+    pub bearer_file: Option<Arc<Path>>,
     /// Families that are shown again; empty is all.
     pub keep: Vec<Pattern>,
     /// Families that are not shown again, whatever `keep` says.
     pub drop: Vec<Pattern>,
+}
+
+/// What is read of a source.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SourceKind {
+    /// Its Prometheus page.
+    #[default]
+    Metrics,
+    /// SGLang's `/v1/loads` alone: no series are shown again. [`Source::url`] is that of the loads.
+    SglangLoads,
+    /// Its page, and where that is SGLang's `/v1/loads` for the readings; the page's while that fails.
+    Auto,
 }
 
 #[cfg(test)]

@@ -161,6 +161,21 @@ impl Target {
         Page::read(text).map(|page| page.0)
     }
 
+    /// Where an SGLang server has its loads, when this is its page: beside `/metrics`.
+    #[must_use]
+    pub fn loads(&self) -> Target {
+        let path = self.path.split('?').next().unwrap_or_default();
+        let before = path
+            .strip_suffix("/metrics")
+            .or_else(|| path.strip_suffix("/v1/loads"))
+            .unwrap_or_default();
+        target(
+            self.host.to_string(),
+            self.port,
+            &format!("{before}/v1/loads"),
+        )
+    }
+
     /// `host:port`, IPv6 addresses in brackets, as in a `Host` field.
     #[must_use]
     pub fn authority(&self) -> String {

@@ -1,9 +1,10 @@
 //! What can be said of settings only when all are known: ranges, and what can't go together.
 
 use super::error::{ConfigError, Origin, Problem, Warning};
-use super::keys::shown;
+use super::keys::{self, shown};
 use super::layer::Origins;
-use super::settings::{Expose, Headline, Settings};
+use super::names::ENGINES;
+use super::settings::{Expose, Headline, Settings, SourceKind};
 use super::value::{Format, OffOr, Size};
 use std::collections::HashMap;
 use std::fmt::Display;
@@ -35,6 +36,7 @@ pub(super) fn validate(
     check.pace();
     check.addresses();
     check.sources();
+    check.engines();
     check.patterns();
     check.headers();
     check.trust();
@@ -348,6 +350,34 @@ impl Check<'_> {
                 self.refuse(self.source_origin(at, "name"), "source.name", message);
             }
         }
+        for (at, source) in sources.iter().enumerate() {
+            let loads = source.url.loads().page_identity();
+            let page = sources.iter().position(|other| {
+                other.kind != SourceKind::SglangLoads && other.url.loads().page_identity() == loads
+            });
+            if let (SourceKind::SglangLoads, Some(page)) = (source.kind, page) {
+                let message = format!(
+                    "{} is of the same server as {}, so it would be counted twice; leave one out, and \
+                     give that kind = \"auto\" for both",
+                    source.url,
+                    self.other(page),
+                );
+                self.refuse(self.source_origin(at, "kind"), "source.kind", message);
+            }
+            let engine = source
+                .engine
+                .as_deref()
+                .filter(|engine| *engine != "sglang");
+            if let (SourceKind::SglangLoads | SourceKind::Auto, Some(engine)) =
+                (source.kind, engine)
+            {
+                let message = format!(
+                    "{} asks for SGLang's loads, and engine is \"{engine}\"; leave one of them out",
+                    source.kind.write(),
+                );
+                self.refuse(self.source_origin(at, "kind"), "source.kind", message);
+            }
+        }
         let mut pages = HashMap::new();
         for (at, source) in sources.iter().enumerate() {
             if let Some(first) = pages.insert(source.url.page_identity(), at) {
@@ -358,6 +388,47 @@ impl Check<'_> {
                     self.other(first),
                 );
                 self.refuse(self.source_origin(at, "url"), "source.url", message);
+            }
+        }
+    }
+
+    /// That what sources are read as is known, and what is mapped is used.
+    fn engines(&mut self) {
+        let s = self.settings;
+        for (at, source) in s.sources.iter().enumerate() {
+            let Some(engine) = &source.engine else {
+                continue;
+            };
+            if ENGINES.contains(&&**engine) || s.mappings.contains_key(engine) {
+                continue;
+            }
+            let known = ENGINES.iter().copied();
+            let all = known.clone().chain(s.mappings.keys().map(|name| &**name));
+            let near = match keys::nearest(engine, all) {
+                Some(near) => format!("did you mean \"{near}\"? "),
+                None => String::new(),
+            };
+            let message = format!(
+                "\"{engine}\" is no engine that is known here; {near}Known are {}, and what a section \
+                 [engine.{engine}] maps",
+                known.collect::<Vec<_>>().join(", "),
+            );
+            self.refuse(self.source_origin(at, "engine"), "source.engine", message);
+        }
+        for (name, (_, origin)) in &self.origins.mappings {
+            if !s
+                .sources
+                .iter()
+                .any(|source| source.engine.as_ref() == Some(name))
+            {
+                let message = format!(
+                    "no source has engine = \"{name}\", so no page is read by this mapping"
+                );
+                self.warnings.push(Warning {
+                    origin: origin.clone(),
+                    key: format!("engine.{name}"),
+                    message,
+                });
             }
         }
     }

@@ -1,375 +1,45 @@
 //! Reading an engine that kvgauge does not know, by a mapping that an operator gives.
 //!
-//! A mapping names the gauge, and its unit, for each value. Nothing is guessed: a gauge without a unit
-//! can't be written, and a value that its unit does not allow is unknown and counted, as everywhere.
+//! What a mapping is, and when it can be read by, is in the settings' room. A value that its unit does
+//! not allow is unknown and counted, as everywhere.
 
 use super::gauges::{Key, Sheet, Unit, whole};
+use crate::config::{BlockSize, MappedGauge, MappedUnit, Mapping};
 use crate::exposition::{Page, Sample};
 use crate::kv::{Pool, Reading, Role, Unknown};
-use std::fmt;
-use std::str::FromStr;
 
 /// The [`Reading::engine`] of a page that is read by a mapping, and the metric in
 /// [`Reading::chosen`].
 pub const MAPPING: &str = "mapping";
 
-/// The most bytes of a selector. A metric's name and a few labels have some hundred.
-const MOST_BYTES: usize = 1024;
-
-/// What a mapped gauge counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum MappedUnit {
-    /// A share from 0 to 1.
-    Fraction,
-    /// A share from 0 to 100.
-    Percent,
-    /// Tokens.
-    Tokens,
-    /// Blocks of [`MappingSpec::block_size`] tokens.
-    Blocks,
-    /// Requests.
-    Requests,
-}
-
-/// A gauge, and the samples of it that are meant.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MappedGauge {
-    name: Box<str>,
-    /// Every one of these labels must have this value.
-    only: Vec<(Box<str>, Box<str>)>,
-    unit: MappedUnit,
-}
-
-/// How many tokens a block has.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum BlockSize {
-    /// This many.
-    Tokens(u64),
-    /// What this gauge says; the largest value on the page.
-    Gauge(MappedGauge),
-}
-
-/// A mapping as it is written, not checked yet: [`Mapping::new`] does that. A section of settings has
-/// a key for each field.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct MappingSpec {
-    /// Share of the pool held by running requests (fraction, percent).
-    pub usage: Option<MappedGauge>,
-    /// Held by running requests (tokens, blocks).
-    pub used: Option<MappedGauge>,
-    /// What fits (tokens, blocks).
-    pub capacity: Option<MappedGauge>,
-    /// Share that is physically occupied (fraction, percent).
-    pub fill: Option<MappedGauge>,
-    /// Requests running.
-    pub running: Option<MappedGauge>,
-    /// Requests in the queue.
-    pub queued: Option<MappedGauge>,
-    /// Prefix cache hit rate (fraction, percent).
-    pub hit_rate: Option<MappedGauge>,
-    /// Tokens a block has, where something is counted in blocks.
-    pub block_size: Option<BlockSize>,
-    /// The label that names the model.
-    pub model: Option<Box<str>>,
-    /// The label that tells data-parallel ranks, or other separate pools, apart.
-    pub rank: Option<Box<str>>,
-}
-
-/// A mapping that can be read by.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mapping(MappingSpec);
-
-/// Why a mapping can't be read by.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum MappingError {
-    /// A text is no metric's name with labels.
-    #[error("{text:?} {problem}; write a metric's name, or name{{label=\"value\"}}")]
-    Selector {
-        /// The beginning of the text.
-        text: String,
-        /// What is wrong with it.
-        problem: &'static str,
-    },
-    /// A unit that a value can't have.
-    #[error("`{value}` can't be counted in {unit}; it is counted in {allowed}")]
-    Unit {
-        /// The value.
-        value: &'static str,
-        /// Its unit.
-        unit: MappedUnit,
-        /// The units that it may have.
-        allowed: &'static str,
-    },
-    /// Neither a usage, nor what it could be made of.
-    #[error("it gives no usage: name `usage`, or `used` and `capacity` in the same unit")]
-    NoUsage,
-    /// A block size of 0.
-    #[error("`block_size` is 0")]
-    NoBlockSize,
-    /// A label that can't be one.
-    #[error("`{field}` is {label:?}, which is no label's name")]
-    Label {
-        /// `model` or `rank`.
-        field: &'static str,
-        /// What it is.
-        label: String,
-    },
-}
-
-// === impl MappedUnit ===
-
-impl MappedUnit {
-    /// Every unit.
-    pub const ALL: [MappedUnit; 5] = [
-        MappedUnit::Fraction,
-        MappedUnit::Percent,
-        MappedUnit::Tokens,
-        MappedUnit::Blocks,
-        MappedUnit::Requests,
-    ];
-
-    /// The name in settings.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            MappedUnit::Fraction => "fraction",
-            MappedUnit::Percent => "percent",
-            MappedUnit::Tokens => "tokens",
-            MappedUnit::Blocks => "blocks",
-            MappedUnit::Requests => "requests",
-        }
-    }
-
-    const fn checked_as(self) -> Unit {
-        match self {
-            MappedUnit::Fraction => Unit::Fraction,
-            MappedUnit::Percent => Unit::Percent,
-            MappedUnit::Tokens | MappedUnit::Blocks => Unit::Count,
-            MappedUnit::Requests => Unit::Requests,
-        }
+/// How a value of this unit is checked.
+fn checked_as(unit: MappedUnit) -> Unit {
+    match unit {
+        MappedUnit::Fraction => Unit::Fraction,
+        MappedUnit::Percent => Unit::Percent,
+        MappedUnit::Tokens | MappedUnit::Blocks => Unit::Count,
+        MappedUnit::Requests => Unit::Requests,
     }
 }
 
-impl fmt::Display for MappedUnit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-impl FromStr for MappedUnit {
-    type Err = ();
-
-    fn from_str(s: &str) -> Result<Self, ()> {
-        let mut all = MappedUnit::ALL.into_iter();
-        all.find(|unit| unit.as_str() == s).ok_or(())
-    }
-}
-
-// === impl MappedGauge ===
-
-impl MappedGauge {
-    /// From a metric's name, or a name with the labels that are meant:
-    /// `blocks{type="used",device=gpu}`. Values may stand in quotes, with `\"` and `\\`.
-    ///
-    /// # Errors
-    /// When the text is none of these.
-    pub fn new(selector: &str, unit: MappedUnit) -> Result<MappedGauge, MappingError> {
-        let refuse = |problem| MappingError::Selector {
-            text: selector.chars().take(80).collect(),
-            problem,
-        };
-        if selector.len() > MOST_BYTES {
-            return Err(refuse("is too long"));
-        }
-        let text = selector.trim();
-        let (name, labels) = match text.split_once('{') {
-            None => (text, ""),
-            Some((name, rest)) => (
-                name.trim_end(),
-                rest.strip_suffix('}')
-                    .ok_or_else(|| refuse("has no closing brace"))?,
-            ),
-        };
-        if !is_name(name, true) {
-            return Err(refuse("has no metric's name"));
-        }
-        let mut only = Vec::new();
-        let mut rest = labels.trim();
-        while !rest.is_empty() {
-            let (label, value) = rest
-                .split_once('=')
-                .ok_or_else(|| refuse("has a label without a value"))?;
-            let label = label.trim();
-            if !is_name(label, false) {
-                return Err(refuse("has a label's name that is none"));
-            }
-            let (value, after) =
-                label_value(value.trim_start()).ok_or_else(|| refuse("has a broken value"))?;
-            only.push((label.into(), value.into()));
-            let after = after.trim_start();
-            rest = match after.strip_prefix(',') {
-                Some(next) => next.trim_start(),
-                None if after.is_empty() => after,
-                None => return Err(refuse("has something behind a value")),
-            };
-        }
-        Ok(MappedGauge {
-            name: name.into(),
-            only,
-            unit,
-        })
-    }
-
-    /// The metric's name.
-    #[must_use]
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// The unit.
-    #[must_use]
-    pub fn unit(&self) -> MappedUnit {
-        self.unit
-    }
-
-    fn means(&self, sample: &Sample<'_, '_>) -> bool {
-        self.only
-            .iter()
-            .all(|(label, value)| sample.label(label).unwrap_or_default() == **value)
-    }
-}
-
-/// Whether this can be the name of a metric, or of a label (which has no colons).
-fn is_name(text: &str, colons: bool) -> bool {
-    let start = |b: u8| b.is_ascii_alphabetic() || b == b'_' || (colons && b == b':');
-    let mut bytes = text.bytes();
-    bytes.next().is_some_and(start) && bytes.all(|b| start(b) || b.is_ascii_digit())
-}
-
-/// A value in quotes, or up to the next comma; and what stands behind it.
-fn label_value(text: &str) -> Option<(String, &str)> {
-    let Some(quoted) = text.strip_prefix('"') else {
-        let end = text.find(',').unwrap_or(text.len());
-        let (value, after) = text.split_at(end);
-        let value = value.trim_end();
-        return (!value.contains(['"', '{', '}'])).then(|| (value.to_owned(), after));
-    };
-    let mut value = String::new();
-    let mut chars = quoted.char_indices();
-    while let Some((at, c)) = chars.next() {
-        match c {
-            '"' => return Some((value, &quoted[at + 1..])),
-            '\\' => match chars.next()?.1 {
-                'n' => value.push('\n'),
-                c @ ('"' | '\\') => value.push(c),
-                _ => return None,
-            },
-            c => value.push(c),
-        }
-    }
-    None
-}
-
-// === impl Mapping ===
-
-impl Mapping {
-    /// Checks what is written.
-    ///
-    /// # Errors
-    /// The first thing that is wrong with it.
-    pub fn new(spec: MappingSpec) -> Result<Mapping, MappingError> {
-        use MappedUnit::{Blocks, Fraction, Percent, Requests, Tokens};
-        let shares = (&[Fraction, Percent][..], "fraction or percent");
-        let amounts = (&[Tokens, Blocks][..], "tokens or blocks");
-        let numbers = (&[Requests][..], "requests");
-        for (value, gauge, (allowed, names)) in [
-            ("usage", &spec.usage, shares),
-            ("fill", &spec.fill, shares),
-            ("hit_rate", &spec.hit_rate, shares),
-            ("used", &spec.used, amounts),
-            ("capacity", &spec.capacity, amounts),
-            ("running", &spec.running, numbers),
-            ("queued", &spec.queued, numbers),
-        ] {
-            if let Some(gauge) = gauge
-                && !allowed.contains(&gauge.unit)
-            {
-                return Err(MappingError::Unit {
-                    value,
-                    unit: gauge.unit,
-                    allowed: names,
-                });
-            }
-        }
-        match &spec.block_size {
-            Some(BlockSize::Tokens(0)) => return Err(MappingError::NoBlockSize),
-            Some(BlockSize::Gauge(gauge)) if gauge.unit != Tokens => {
-                return Err(MappingError::Unit {
-                    value: "block_size",
-                    unit: gauge.unit,
-                    allowed: "tokens",
-                });
-            }
-            _ => {}
-        }
-        for (field, label) in [("model", &spec.model), ("rank", &spec.rank)] {
-            if let Some(label) = label
-                && !is_name(label, false)
-            {
-                return Err(MappingError::Label {
-                    field,
-                    label: label.chars().take(80).collect(),
-                });
-            }
-        }
-        let quotient = match (&spec.used, &spec.capacity) {
-            (Some(used), Some(capacity)) => used.unit == capacity.unit || spec.block_size.is_some(),
-            _ => false,
-        };
-        if spec.usage.is_none() && !quotient {
-            return Err(MappingError::NoUsage);
-        }
-        Ok(Mapping(spec))
-    }
-
-    /// Whether a family of this name is one that the mapping reads.
-    #[must_use]
-    pub fn is_kv_family(&self, name: &str) -> bool {
-        let size = match &self.0.block_size {
-            Some(BlockSize::Gauge(gauge)) => Some(gauge),
-            _ => None,
-        };
-        let mut gauges = self.gauges().filter_map(|(_, gauge)| gauge).chain(size);
-        gauges.any(|gauge| *gauge.name == *name)
-    }
-
-    fn gauges(&self) -> impl Iterator<Item = (&'static str, Option<&MappedGauge>)> {
-        let spec = &self.0;
-        [
-            ("usage", &spec.usage),
-            ("used", &spec.used),
-            ("capacity", &spec.capacity),
-            ("fill", &spec.fill),
-            ("running", &spec.running),
-            ("queued", &spec.queued),
-            ("hit_rate", &spec.hit_rate),
-        ]
-        .into_iter()
-        .map(|(value, gauge)| (value, gauge.as_ref()))
-    }
+/// Whether the gauge means this sample. A label that is not there is an empty one.
+fn means(gauge: &MappedGauge, sample: &Sample<'_, '_>) -> bool {
+    gauge
+        .labels()
+        .all(|(label, value)| sample.label(label).unwrap_or_default() == value)
 }
 
 /// What a page says when it is read by a mapping. Gauges without the labels that tell pools apart
 /// belong to the only pool, where there is one.
 #[must_use]
 pub fn read_mapped(page: &Page<'_>, mapping: &Mapping) -> Reading {
-    let spec = &mapping.0;
+    let spec = mapping.spec();
     let mut sheet = Sheet::default();
     for (value, gauge) in mapping.gauges() {
         let Some(gauge) = gauge else { continue };
-        let unit = gauge.unit.checked_as();
-        sheet.take_named(page, &gauge.name, value, unit, |sample| {
-            gauge.means(sample).then(|| {
+        let unit = checked_as(gauge.unit());
+        sheet.take_named(page, gauge.name(), value, unit, |sample| {
+            means(gauge, sample).then(|| {
                 Key::of(
                     sample,
                     spec.model.as_deref().unwrap_or_default(),
@@ -402,8 +72,8 @@ pub fn read_mapped(page: &Page<'_>, mapping: &Mapping) -> Reading {
         Some(BlockSize::Tokens(tokens)) => whole_float(*tokens),
         Some(BlockSize::Gauge(gauge)) => {
             let mut sizes = Sheet::default();
-            sizes.take_named(page, &gauge.name, "block_size", Unit::Count, |sample| {
-                gauge.means(sample).then_some(Key::NONE)
+            sizes.take_named(page, gauge.name(), "block_size", Unit::Count, |sample| {
+                means(gauge, sample).then_some(Key::NONE)
             });
             let row = sizes.rows.get(&Key::NONE);
             row.and_then(|row| row.get("block_size").ok())
@@ -411,12 +81,13 @@ pub fn read_mapped(page: &Page<'_>, mapping: &Mapping) -> Reading {
     };
     let tokens = |gauge: Option<&MappedGauge>, value: Result<f64, Unknown>| {
         let value = value.ok()?;
-        match gauge?.unit {
+        match gauge?.unit() {
             MappedUnit::Blocks => Some(value * block_size?),
             _ => Some(value),
         }
     };
-    let same_unit = spec.used.as_ref().map(|g| g.unit) == spec.capacity.as_ref().map(|g| g.unit);
+    let same_unit =
+        spec.used.as_ref().map(MappedGauge::unit) == spec.capacity.as_ref().map(MappedGauge::unit);
 
     let mut chosen: Vec<(&'static str, &'static str)> = Vec::new();
     let mut pools = Vec::with_capacity(sheet.rows.len());

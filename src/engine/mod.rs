@@ -1,14 +1,16 @@
 //! From pages to what each role says of its KV cache. Pure: no I/O, clock or async.
 //!
 //! [`read`] recognises the engine from a page's metric names and reads its pools, [`read_as`] takes a
-//! page for a given engine's, [`read_mapped`] reads by a [`Mapping`] instead; [`current`] says
+//! page for a given engine's, [`read_mapped`] reads by a [`Mapping`] instead, [`read_source`] as a source's
+//! settings say, and [`read_loads`] SGLang's `/v1/loads`; [`current`] says
 //! whether a source's last reading may still be used; [`aggregate`](fn@aggregate) puts the readings of all
 //! sources together, one [`RoleState`] per role and model; [`headline`](fn@headline) picks the one that the
 //! usage header speaks of. [`observe`] does the last steps for a whole snapshot. [`is_kv_family`] says
-//! which names on a page carry KV state at all, and [`suspects`] which look like it on a page of no
+//! which names on a page carry KV state at all, and [`suspects`](fn@suspects) which look like it on a page of no
 //! known engine.
 //!
-//! A new engine is one file here, most often nothing but a [`table`], and one row of [`ENGINES`].
+//! A new engine is one file here, most often nothing but a [`table`], one row of [`ENGINES`], and its
+//! name in `config/names.rs`, so that settings can say it.
 
 mod aggregate;
 mod dynamo;
@@ -29,15 +31,16 @@ mod triton;
 mod trtllm;
 mod vllm;
 
+pub use crate::config::{BlockSize, MappedGauge, MappedUnit, Mapping, MappingError, MappingSpec};
 pub use crate::kv::RoleState;
 pub use aggregate::{SourceReading, aggregate};
 pub use freshness::{current, observe};
 pub use headline::headline;
-pub use mapping::{
-    BlockSize, MAPPING, MappedGauge, MappedUnit, Mapping, MappingError, MappingSpec, read_mapped,
-};
+pub use mapping::{MAPPING, read_mapped};
+pub use sglang::{LoadsError, read_loads};
 pub use suspects::{Suspect, suspects};
 
+use crate::config::{Settings, Source};
 use crate::exposition::Page;
 use crate::kv::Reading;
 
@@ -124,4 +127,25 @@ pub fn read(page: &Page<'_>) -> Reading {
 pub fn read_as(engine: &str, page: &Page<'_>) -> Option<Reading> {
     let engine = ENGINES.iter().find(|e| e.name() == engine)?;
     Some(engine.read(page))
+}
+
+/// What the page of a source says: read by the mapping or as the engine that its settings name, else
+/// as [`read`] recognises it.
+#[must_use]
+pub fn read_source(page: &Page<'_>, source: &Source, settings: &Settings) -> Reading {
+    if let Some(mapping) = settings.mapping(source) {
+        return read_mapped(page, mapping);
+    }
+    match &source.engine {
+        Some(engine) => read_as(engine, page).unwrap_or_else(Reading::none),
+        None => read(page),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn settings_can_name_every_engine_and_no_other() {
+        assert!(super::names().eq(crate::config::ENGINES));
+    }
 }

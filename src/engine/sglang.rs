@@ -6,7 +6,10 @@
 //! models and data-parallel ranks are pools of their own. [`pool`] says which gauge gives which
 //! value.
 
+mod loads;
 mod pool;
+
+pub use loads::{LoadsError, read_loads};
 
 use super::gauges::{Gauge, Key, Sheet, whole};
 use super::notes::Notes;

@@ -153,7 +153,8 @@ impl<'p> Writer<'_, 'p> {
             let (lines, patches) = typed.unwrap_or((block.lines, block.patches(from)));
             let patches = Patches {
                 start: lines.start,
-                list: if self.open { patches } else { &[] },
+                // Where two sources may have a series, its spelling is what tells two apart.
+                list: if self.open && apart { patches } else { &[] },
                 exemplars,
             };
             rules.fit = part

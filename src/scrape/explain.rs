@@ -18,7 +18,7 @@ pub(super) fn explain(name: &str, url: &Target, failed: &Failed) -> String {
             if source.kind() == ErrorKind::ConnectionRefused =>
         {
             format!(
-                "{name} refused the connection at {at}: check that the server runs and listens there"
+                "{name} refused the connection at {at}: check that the server runs, and on that port"
             )
         }
         Failed::Dial(DialError::Connect { source, .. }) => {
@@ -44,9 +44,17 @@ pub(super) fn explain(name: &str, url: &Target, failed: &Failed) -> String {
         Failed::Broken(what) => {
             format!("{name} broke off its answer at {path} ({what}): see the server's own log")
         }
+        Failed::Status(StatusCode::NOT_FOUND, _) if path.ends_with("/v1/loads") => {
+            format!(
+                "{name} answered 404 at {path}: only newer SGLang has it (0.5.23 does); set the source's kind to \"metrics\""
+            )
+        }
+        Failed::NotLoads(why) => {
+            format!("{name} answered at {path} no loads of SGLang's that can be used ({why})")
+        }
         Failed::Status(StatusCode::NOT_FOUND, _) => {
             format!(
-                "{name} answered 404 at {path}: start the server with --enable-metrics (SGLang), or correct the source's url"
+                "{name} answered 404 at {path}: metrics are off: start the server with --enable-metrics (SGLang), or correct the source's url if they are elsewhere"
             )
         }
         Failed::Status(status, Some(location)) if status.is_redirection() => {
@@ -55,11 +63,8 @@ pub(super) fn explain(name: &str, url: &Target, failed: &Failed) -> String {
                 status.as_u16()
             )
         }
-        Failed::Status(status @ (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN), _) => {
-            format!(
-                "{name} answered {} at {path}: the page asks for credentials; let it be read without",
-                status.as_u16()
-            )
+        Failed::Denied(status, advice) => {
+            format!("{name} answered {} at {path}: {advice}", status.as_u16())
         }
         Failed::Status(status, _) => {
             format!(

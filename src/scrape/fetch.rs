@@ -1,16 +1,22 @@
 //! One read of one page.
 
+use super::bearer::Bearer;
 use crate::config::{Scrape, Target};
+use crate::exposition::PageError;
 use crate::kv::FailureReason;
-use crate::net::{DialError, Pool, PoolError, PoolLimits, caused_by};
+use crate::net::{DialError, Pool, PoolError, PoolLimits, PooledBody, caused_by};
 use bytes::Bytes;
-use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, HOST, LOCATION, USER_AGENT};
+use http::header::{
+    ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, HOST, LOCATION, USER_AGENT,
+};
 use http::uri::Authority;
-use http::{HeaderMap, HeaderValue, Request, StatusCode, Uri};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri};
 use http_body::Body;
 use http_body_util::{BodyExt, Empty};
 use std::io::ErrorKind;
-use std::time::Duration;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 use tokio::time::timeout;
 use tower::Service;
 
@@ -18,7 +24,7 @@ use tower::Service;
 /// (prometheus/client_python#1177).
 const CLASSIC_TEXT: HeaderValue = HeaderValue::from_static("text/plain;version=0.0.4");
 
-/// Asked of a router's list of workers.
+/// Asked of a router's list of workers, and of SGLang's loads.
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 const AGENT: HeaderValue = HeaderValue::from_static(concat!("kvgauge/", env!("CARGO_PKG_VERSION")));
@@ -35,6 +41,8 @@ pub(super) enum Failed {
     Broken(String),
     Timeout(Duration),
     Status(StatusCode, Option<String>),
+    /// 401 or 403, and what to do.
+    Denied(StatusCode, String),
     /// A limit was passed: what was seen, and the setting that limits it.
     TooLarge {
         seen: String,
@@ -43,6 +51,8 @@ pub(super) enum Failed {
     /// The answer has this content coding, and none was asked for.
     Encoded(String),
     NotMetrics(&'static str),
+    /// The answer is not SGLang's loads, or they can't be used: why.
+    NotLoads(String),
 }
 
 impl Failed {
@@ -52,10 +62,34 @@ impl Failed {
             Failed::Dial(DialError::Connect { .. }) | Failed::Reset(_) => FailureReason::Connect,
             Failed::Dial(DialError::Timeout { .. }) | Failed::Timeout(_) => FailureReason::Timeout,
             Failed::Broken(_) => FailureReason::Body,
-            Failed::Status(..) => FailureReason::Status,
+            Failed::Status(..) | Failed::Denied(..) => FailureReason::Status,
             Failed::TooLarge { .. } => FailureReason::TooLarge,
-            Failed::Encoded(_) | Failed::NotMetrics(_) => FailureReason::Content,
+            Failed::Encoded(_) | Failed::NotMetrics(_) | Failed::NotLoads(_) => {
+                FailureReason::Content
+            }
         }
+    }
+}
+
+impl From<PageError> for Failed {
+    /// Why a text is not taken as a page.
+    fn from(error: PageError) -> Failed {
+        let (seen, key) = match error {
+            PageError::NotMetrics { looks_like } => return Failed::NotMetrics(looks_like),
+            PageError::NotText => return Failed::NotMetrics("bytes that are no text"),
+            PageError::TooManySeries { limit } => {
+                (format!("has more than {limit} series"), "scrape.max_series")
+            }
+            PageError::TooManyFamilies { limit } => (
+                format!("has more than {limit} metric families"),
+                "scrape.max_families",
+            ),
+            PageError::LabelsTooLong { limit, line } => (
+                format!("has more than {limit} bytes of name and labels in line {line}"),
+                "scrape.max_label_bytes",
+            ),
+        };
+        Failed::TooLarge { seen, key }
     }
 }
 
@@ -69,6 +103,7 @@ pub(super) struct Fetcher {
     most_bytes: usize,
     /// The last page's length: the next one is about as long.
     expected: usize,
+    token: Option<Bearer>,
 }
 
 impl Fetcher {
@@ -99,32 +134,77 @@ impl Fetcher {
             timeout: scrape.timeout,
             most_bytes: scrape.max_page_bytes,
             expected: 0,
+            token: None,
         }
+    }
+
+    /// Sends the token in this file with each request.
+    pub(super) fn with_token(mut self, file: Option<&Arc<Path>>) -> Fetcher {
+        self.token = file.map(Bearer::new);
+        self
     }
 
     /// The page's bytes. The limit in time is for all of it.
     pub(super) async fn fetch(&mut self) -> Result<Vec<u8>, Failed> {
-        let limit = self.timeout;
-        let page = timeout(limit, self.read())
-            .await
-            .unwrap_or(Err(Failed::Timeout(limit)))?;
+        let path = self.path.clone();
+        let accept = self.accept.clone();
+        let page = self.within(&path, accept).await?;
         self.expected = page.len();
         Ok(page)
     }
 
-    async fn read(&mut self) -> Result<Vec<u8>, Failed> {
+    /// The bytes of a JSON text on the same server, over the same connection.
+    pub(super) async fn fetch_json(&mut self, path: &Uri) -> Result<Vec<u8>, Failed> {
+        self.within(path, JSON).await
+    }
+
+    async fn within(&mut self, path: &Uri, accept: HeaderValue) -> Result<Vec<u8>, Failed> {
+        let limit = self.timeout;
+        timeout(limit, self.read(path, accept))
+            .await
+            .unwrap_or(Err(Failed::Timeout(limit)))
+    }
+
+    /// The answer's head.
+    async fn ask(
+        &mut self,
+        path: &Uri,
+        accept: HeaderValue,
+    ) -> Result<Response<PooledBody<Empty<Bytes>>>, Failed> {
         let mut request = Request::new(Empty::new());
-        *request.uri_mut() = self.path.clone();
+        *request.uri_mut() = path.clone();
         let headers = request.headers_mut();
         headers.insert(HOST, self.host.clone());
-        headers.insert(ACCEPT, self.accept.clone());
+        headers.insert(ACCEPT, accept);
         // Without this field any coding would be welcome (RFC 9110, 12.5.3).
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         headers.insert(USER_AGENT, AGENT);
-        let response = self.pool.call(request).await.map_err(|error| match error {
+        if let Some(token) = self.token.as_mut().and_then(|t| t.value(Instant::now())) {
+            headers.insert(AUTHORIZATION, token);
+        }
+        self.pool.call(request).await.map_err(|error| match error {
             PoolError::Dial(error) => Failed::Dial(error),
             PoolError::Broken(error) => broken(&error),
-        })?;
+        })
+    }
+
+    async fn read(&mut self, path: &Uri, accept: HeaderValue) -> Result<Vec<u8>, Failed> {
+        let mut response = self.ask(path, accept.clone()).await?;
+        if response.status() == StatusCode::UNAUTHORIZED
+            && self.token.as_mut().is_some_and(Bearer::renew)
+        {
+            response = self.ask(path, accept).await?;
+        }
+        if matches!(
+            response.status(),
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN
+        ) {
+            let advice = match &self.token {
+                Some(token) => token.advice(),
+                None => "it asks for credentials; name a file with its token in the source's bearer_file".to_owned(),
+            };
+            return Err(Failed::Denied(response.status(), advice));
+        }
         if response.status() != StatusCode::OK {
             let location = response.headers().get(LOCATION);
             let location = location.and_then(|v| shown(v.to_str().ok()?));

@@ -1,11 +1,12 @@
 //! Which families of a source's page are shown again. Its reading is taken from all of them.
 
-use crate::config::{Expose, Source};
+use crate::config::{Expose, Mapping, Settings, Source};
 use crate::engine;
 use foldhash::fast::RandomState;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::hash::BuildHasher;
+use std::sync::Arc;
 
 /// Names whose decision is remembered, as a pattern costs as much for each page as preparing half of it
 /// does. A page has some hundred; where there are more than this, all
@@ -16,6 +17,8 @@ const MOST_KNOWN: usize = 65_536;
 pub(super) struct Filter {
     expose: Expose,
     source: Source,
+    /// What the page is read by, where it is no known engine's.
+    mapping: Option<Arc<Mapping>>,
     /// Decisions by the hash of a name: 64 bits with a seed of this process, so that no page can
     /// choose names that collide.
     known: RefCell<HashMap<u64, bool, RandomState>>,
@@ -25,10 +28,11 @@ pub(super) struct Filter {
 // === impl Filter ===
 
 impl Filter {
-    pub(super) fn new(expose: Expose, source: &Source) -> Filter {
+    pub(super) fn new(settings: &Settings, source: &Source) -> Filter {
         Filter {
-            expose,
+            expose: settings.metrics.expose,
             source: source.clone(),
+            mapping: settings.mapping(source).cloned(),
             known: RefCell::default(),
             hasher: RandomState::default(),
         }
@@ -53,7 +57,8 @@ impl Filter {
 
     fn decide(&self, name: &str) -> bool {
         let Source { keep, drop, .. } = &self.source;
-        (self.expose == Expose::All || engine::is_kv_family(name))
+        let mapped = || self.mapping.as_ref().is_some_and(|m| m.is_kv_family(name));
+        (self.expose == Expose::All || engine::is_kv_family(name) || mapped())
             && (keep.is_empty() || keep.iter().any(|pattern| pattern.fits(name)))
             && !drop.iter().any(|pattern| pattern.fits(name))
     }
@@ -62,14 +67,21 @@ impl Filter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Flags, load_text};
+    use crate::config::{Flags, Metrics, load_text};
     use std::path::Path;
 
     fn filter(expose: Expose, source: &str) -> Filter {
         let text = format!("[[source]]\nname = 'a'\nurl = 'http://a'\n{source}\n");
         let (settings, _) =
             load_text(Path::new("test.toml"), &text, [], &Flags::default()).unwrap();
-        Filter::new(expose, &settings.sources[0])
+        let settings = Settings {
+            metrics: Metrics {
+                expose,
+                ..settings.metrics
+            },
+            ..settings
+        };
+        Filter::new(&settings, &settings.sources[0])
     }
 
     #[test]

@@ -1,15 +1,19 @@
 //! Sources: finding them, and reading their pages once an interval, never for a request.
 
 mod allowance;
+mod bearer;
 mod board;
 mod discover;
 mod explain;
 mod fetch;
 mod filter;
 mod left_out;
+mod loads;
 mod pace;
 mod poller;
+mod probe;
 mod scraper;
 
 pub use board::{Board, Discovery, View};
+pub(crate) use probe::{Look, Missed, Whose, get, look, look_at_source};
 pub use scraper::Scraper;

@@ -6,11 +6,12 @@ use super::explain::explain;
 use super::fetch::{Failed, Fetcher};
 use super::filter::Filter;
 use super::left_out::{Told, left_out};
+use super::loads::{self, Loads};
 use super::pace::{self, Pace};
 use super::scraper::Reports;
-use crate::config::{Settings, Source};
+use crate::config::{Settings, Source, SourceKind};
 use crate::engine;
-use crate::exposition::{self, Page, PageError, Prepared};
+use crate::exposition::{self, Page, Prepared};
 use crate::kv::{Failure, FailureReason, Reading, SourceState};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -27,6 +28,7 @@ pub(super) struct Poller {
     page: Option<Arc<Prepared>>,
     content: Option<u64>,
     filter: Filter,
+    loads: Loads,
     told: Told,
     allowance: Allowance,
     pace: Pace,
@@ -36,7 +38,8 @@ pub(super) struct Poller {
 
 /// What is made of a page.
 struct Understood {
-    prepared: Prepared,
+    /// `None` where the page was not read this time.
+    prepared: Option<Prepared>,
     reading: Reading,
     /// Of the gauges that the reading is made of; of all that is on the page, shown again or not,
     /// where there is no such gauge.
@@ -77,11 +80,13 @@ impl Poller {
     ) -> Poller {
         Poller {
             id,
-            fetcher: Fetcher::new(&source.url, &settings.scrape),
+            fetcher: Fetcher::new(&source.url, &settings.scrape)
+                .with_token(source.bearer_file.as_ref()),
             state: initial(&source),
             page: None,
             content: None,
-            filter: Filter::new(settings.metrics.expose, &source),
+            loads: Loads::new(&source.url),
+            filter: Filter::new(settings, &source),
             told: Told::default(),
             allowance: Allowance::new(Instant::now()),
             pace: Pace::new(&source.name, started),
@@ -95,9 +100,10 @@ impl Poller {
     pub(super) async fn run(mut self, reports: Rc<Reports>) {
         loop {
             let asked = Instant::now();
-            let result = match self.fetcher.fetch().await {
-                Ok(text) => self.understand(&text),
-                Err(failed) => Err(failed),
+            let result = match self.source.kind {
+                SourceKind::Metrics => self.read_page().await,
+                SourceKind::SglangLoads => self.read_loads().await,
+                SourceKind::Auto => self.read_either(asked).await,
             };
             let took = asked.elapsed();
             self.state.duration = Some(took.as_secs_f64());
@@ -105,11 +111,14 @@ impl Poller {
                 Ok(page) => {
                     self.failed = 0;
                     self.compare(asked, page.content);
-                    self.page = Some(Arc::new(page.prepared));
+                    if let Some(prepared) = page.prepared {
+                        self.page = Some(Arc::new(prepared));
+                    }
                     self.good(asked, page.reading);
                 }
                 Err(failed) => {
                     self.failed = self.failed.saturating_add(1);
+                    self.loads.forget();
                     if failed.reason().ends_reading() {
                         self.page = None;
                     }
@@ -122,6 +131,54 @@ impl Poller {
                 page: self.page.clone(),
             });
             sleep(self.pause(asked)).await;
+        }
+    }
+
+    async fn read_page(&mut self) -> Result<Understood, Failed> {
+        let text = self.fetcher.fetch().await?;
+        self.understand(&text)
+    }
+
+    async fn read_loads(&mut self) -> Result<Understood, Failed> {
+        let text = self.fetcher.fetch_json(&self.loads.path).await?;
+        self.state.bytes = Some(text.len() as u64);
+        Ok(of_loads(loads::understand(&text)?))
+    }
+
+    /// The page when it is due, and the loads for the reading where they can be had.
+    async fn read_either(&mut self, asked: Instant) -> Result<Understood, Failed> {
+        let mut page = None;
+        if self.loads.page_is_due(asked, self.settings.scrape.max_age) {
+            let read = self.read_page().await?;
+            self.loads.saw_page(asked, &read.reading);
+            page = Some(read);
+        }
+        if self.loads.may_ask(asked) {
+            let text = self.fetcher.fetch_json(&self.loads.path).await;
+            match text.and_then(|text| self.loads.beside_page(&text)) {
+                Ok(reading) => {
+                    let mut loads = of_loads(reading);
+                    loads.prepared = page.and_then(|page| page.prepared);
+                    return Ok(loads);
+                }
+                // There is nobody to ask for the page either.
+                Err(failed) if failed.reason().ends_reading() => return Err(failed),
+                Err(failed) => self.without_loads(asked, &failed),
+            }
+        }
+        match page {
+            Some(page) => Ok(page),
+            None => self.read_page().await,
+        }
+    }
+
+    /// Says once why the readings come from the page.
+    fn without_loads(&mut self, asked: Instant, failed: &Failed) {
+        let why = explain(&self.source.name, &self.loads.target, failed);
+        if self.loads.pause(asked, &why) && self.may_tell() {
+            tracing::warn!(
+                "{why}; its values come from its page, and the loads are tried again each minute"
+            );
         }
     }
 
@@ -145,7 +202,7 @@ impl Poller {
             max_label_bytes: scrape.max_label_bytes,
             max_families: scrape.max_families,
         };
-        let page = Page::read(text, &limits).map_err(refused)?;
+        let page = Page::read(text, &limits).map_err(Failed::from)?;
         let label = (&*self.settings.metrics.source_label, &*self.source.name);
         let passes = |family: &str| self.filter.passes(family);
         let prepared = Prepared::filtered(&page, Some(label), &passes);
@@ -159,9 +216,9 @@ impl Poller {
         self.state.samples = Some(page.sample_count() as u64);
         self.state.exposed = Some(prepared.sample_count() as u64);
         self.state.bytes = Some(text.len() as u64);
-        let reading = engine::read(&page);
+        let reading = engine::read_source(&page, &self.source, &self.settings);
         Ok(Understood {
-            prepared,
+            prepared: Some(prepared),
             // Of a whole page something moves each time: it counts our own reads, for one.
             content: reading.fingerprint.unwrap_or_else(|| page.content_hash()),
             reading,
@@ -256,24 +313,13 @@ impl Poller {
     }
 }
 
-/// Why a text is not taken as a page.
-fn refused(error: PageError) -> Failed {
-    let (seen, key) = match error {
-        PageError::NotMetrics { looks_like } => return Failed::NotMetrics(looks_like),
-        PageError::NotText => return Failed::NotMetrics("bytes that are no text"),
-        PageError::TooManySeries { limit } => {
-            (format!("has more than {limit} series"), "scrape.max_series")
-        }
-        PageError::TooManyFamilies { limit } => (
-            format!("has more than {limit} metric families"),
-            "scrape.max_families",
-        ),
-        PageError::LabelsTooLong { limit, line } => (
-            format!("has more than {limit} bytes of name and labels in line {line}"),
-            "scrape.max_label_bytes",
-        ),
-    };
-    Failed::TooLarge { seen, key }
+/// What the loads give, with no page.
+fn of_loads(reading: Reading) -> Understood {
+    Understood {
+        prepared: None,
+        content: reading.fingerprint.unwrap_or_default(),
+        reading,
+    }
 }
 
 /// Adds to a count; the reasons are few and fixed.

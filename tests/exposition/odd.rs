@@ -841,3 +841,16 @@ fn a_quoted_name_counts_once_against_the_limit() {
     let text = "{\"seventeen.letters.and.more\"} 1\n";
     assert!(Page::read(text.as_bytes(), &limits).is_err());
 }
+
+/// Two pages under one source name: a bound in two spellings is two series, in every form.
+#[test]
+fn spellings_stay_where_they_tell_series_of_two_pages_apart() {
+    let page = |le: &str, n: u32| {
+        let text = format!(
+            "# TYPE h histogram\nh_bucket{{\"x.y\"=\"1\",le=\"{le}\"}} {n}\nh_bucket{{\"x.y\"=\"1\",le=\"+Inf\"}} {n}\n"
+        );
+        prepare(text.as_bytes(), "a")
+    };
+    let (merged, _) = check(&[page("2000000", 1), page("2e+06", 1)], 0);
+    assert_eq!(merged.duplicates, 0);
+}

@@ -22,6 +22,10 @@ pub(crate) enum Behaviour {
     Refuse,
     /// Resets the connection once the request is there.
     Reset,
+    /// 401, or 200 with this text where the request has this bearer token.
+    Token(String, String),
+    /// SGLang: the page, and its `/v1/loads` (404 where it has none).
+    Sglang(String, Option<String>),
     /// 200 with a login page.
     Html,
     /// This status and a line of text.
@@ -31,8 +35,10 @@ pub(crate) enum Behaviour {
 struct Shared {
     behaviour: Mutex<Behaviour>,
     asked: AtomicUsize,
+    asked_loads: AtomicUsize,
     open: AtomicUsize,
     most_open: AtomicUsize,
+    authorization: Mutex<Option<String>>,
 }
 
 pub(crate) struct Page {
@@ -52,8 +58,10 @@ impl Page {
             shared: Arc::new(Shared {
                 behaviour: Mutex::new(Behaviour::Refuse),
                 asked: AtomicUsize::new(0),
+                asked_loads: AtomicUsize::new(0),
                 open: AtomicUsize::new(0),
                 most_open: AtomicUsize::new(0),
+                authorization: Mutex::new(None),
             }),
             _reserved: reserved,
             listening: Mutex::new(None),
@@ -93,9 +101,19 @@ impl Page {
         self.shared.asked.load(Ordering::Relaxed)
     }
 
+    /// How often of these for its loads.
+    pub(crate) fn asked_loads(&self) -> usize {
+        self.shared.asked_loads.load(Ordering::Relaxed)
+    }
+
     /// The most connections that have been open at one time.
     pub(crate) fn most_open(&self) -> usize {
         self.shared.most_open.load(Ordering::Relaxed)
+    }
+
+    /// What the last request had as `Authorization`.
+    pub(crate) fn authorization(&self) -> Option<String> {
+        self.shared.authorization.lock().unwrap().clone()
     }
 
     /// From the next request on.
@@ -162,7 +180,8 @@ fn bound(port: u16) -> Socket {
 
 fn serve(stream: TcpStream, shared: &Shared) {
     let mut wire = Wire::new(stream);
-    while wire.head().is_ok() {
+    while let Ok(head) = wire.head() {
+        *shared.authorization.lock().unwrap() = head.get("authorization");
         shared.asked.fetch_add(1, Ordering::Relaxed);
         let behaviour = shared.behaviour.lock().unwrap().clone();
         let bytes = match behaviour {
@@ -172,6 +191,22 @@ fn serve(stream: TcpStream, shared: &Shared) {
                 "application/openmetrics-text; version=1.0.0; charset=utf-8",
                 &text,
             ),
+            Behaviour::Token(token, text) => {
+                let sent = head.get("authorization");
+                if sent == Some(format!("Bearer {token}")) {
+                    answer(200, "text/plain; version=0.0.4", &text)
+                } else {
+                    answer(401, "text/plain", &format!("not with {sent:?}\n"))
+                }
+            }
+            Behaviour::Sglang(_, loads) if head.target() == "/v1/loads" => {
+                shared.asked_loads.fetch_add(1, Ordering::Relaxed);
+                match loads {
+                    Some(loads) => answer(200, "application/json", &loads),
+                    None => answer(404, "application/json", "{\"detail\":\"Not Found\"}"),
+                }
+            }
+            Behaviour::Sglang(page, _) => answer(200, "text/plain; version=0.0.4", &page),
             Behaviour::Html => answer(200, "text/html", "<!doctype html><title>Log in</title>"),
             Behaviour::Status(status) => answer(status, "text/plain", "no metrics today\n"),
             Behaviour::Raw(bytes) => {

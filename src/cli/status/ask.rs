@@ -1,0 +1,237 @@
+//! Asking a running kvgauge, or reading an engine's page.
+
+use super::report::{Said, SourceSays};
+use crate::cli::role_line::RoleSays;
+use crate::config::{Scrape, Source, Target};
+use crate::engine::{self, SourceReading};
+use crate::kv::{Reading, Role, Unknown};
+use crate::scrape::{Look, Missed, Whose, get, look};
+use serde::Deserialize;
+use std::net::SocketAddr;
+
+/// Who is asked.
+#[derive(Clone, Debug)]
+pub(super) struct Asked {
+    name: String,
+    url: Target,
+    role: Option<Role>,
+    /// A kvgauge may be there, whose `/kv` says more than any page.
+    maybe_ours: bool,
+}
+
+/// `/kv`, as far as it is used here.
+#[derive(Deserialize)]
+struct Kv {
+    roles: Vec<RoleSays>,
+}
+
+/// `/sources`, as far as it is used here.
+#[derive(Deserialize)]
+struct Sources {
+    sources: Vec<SourceState>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct SourceState {
+    name: String,
+    url: String,
+    role: Option<String>,
+    engine: Option<String>,
+    state: String,
+    unknown: Option<String>,
+    last_error: Option<LastError>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct LastError {
+    message: String,
+    resolved: bool,
+}
+
+/// What one of them answered.
+enum Answer {
+    Kvgauge(Vec<RoleSays>, Vec<SourceSays>),
+    Page(Look),
+    Nothing(Missed),
+}
+
+// === impl Asked ===
+
+impl Asked {
+    /// A kvgauge with its operators' listener there.
+    pub(super) fn kvgauge(admin: SocketAddr) -> Asked {
+        Asked {
+            name: "kvgauge".to_owned(),
+            url: Target {
+                host: admin.ip().to_string().into(),
+                port: admin.port(),
+                path: "/metrics".into(),
+            },
+            role: None,
+            maybe_ours: true,
+        }
+    }
+
+    /// What was typed as `text`.
+    pub(super) fn named(source: &Source, text: &str) -> Asked {
+        let rest = text.split_once("://").map_or(text, |(_, rest)| rest);
+        let rest = rest.split(',').next().unwrap_or_default();
+        let bare = rest
+            .find(['/', '?'])
+            .is_none_or(|at| matches!(&rest[at..], "/" | "/kv"));
+        Asked {
+            name: source.name.to_string(),
+            url: source.url.clone(),
+            role: source.role,
+            maybe_ours: bare,
+        }
+    }
+
+    async fn answer(&self, scrape: &Scrape) -> Answer {
+        if self.maybe_ours {
+            match self.kv(scrape).await {
+                Ok(Some(answer)) => return answer,
+                // Nobody is there: a page would not be either.
+                Err(missed) if missed.status.is_none() && missed.reason.ends_reading() => {
+                    return Answer::Nothing(missed);
+                }
+                Ok(None) | Err(_) => {}
+            }
+        }
+        let page = Target {
+            path: match &*self.url.path {
+                "/kv" => "/metrics".into(),
+                _ => self.url.path.clone(),
+            },
+            ..self.url.clone()
+        };
+        match look(&self.name, &page, scrape).await {
+            Ok(look) if look.whose == Whose::Kvgauge => match self.kv(scrape).await {
+                Ok(Some(answer)) => answer,
+                Ok(None) | Err(_) => Answer::Page(look),
+            },
+            Ok(look) => Answer::Page(look),
+            Err(missed) => Answer::Nothing(missed),
+        }
+    }
+
+    /// What a kvgauge there says; `None` where somebody else answers.
+    async fn kv(&self, scrape: &Scrape) -> Result<Option<Answer>, Missed> {
+        let at = |path: &str| Target {
+            path: path.into(),
+            ..self.url.clone()
+        };
+        let kv = get(&self.name, &at("/kv"), scrape).await?;
+        let Ok(kv) = serde_json::from_slice::<Kv>(&kv) else {
+            return Ok(None);
+        };
+        let sources = get(&self.name, &at("/sources"), scrape).await?;
+        let Ok(sources) = serde_json::from_slice::<Sources>(&sources) else {
+            return Ok(None);
+        };
+        let sources = sources.sources.into_iter().map(SourceSays::from).collect();
+        Ok(Some(Answer::Kvgauge(kv.roles, sources)))
+    }
+
+    fn says(&self) -> SourceSays {
+        SourceSays {
+            name: self.name.clone(),
+            url: self.url.to_string(),
+            role: self.role.map(|role| role.as_str().to_owned()),
+            ..SourceSays::default()
+        }
+    }
+}
+
+impl From<SourceState> for SourceSays {
+    fn from(source: SourceState) -> SourceSays {
+        SourceSays {
+            name: source.name,
+            url: source.url,
+            role: source.role,
+            engine: source.engine,
+            state: source.state,
+            unknown: source.unknown,
+            message: source
+                .last_error
+                .filter(|error| !error.resolved)
+                .map(|error| error.message),
+        }
+    }
+}
+
+/// Asks all at once.
+pub(super) async fn all(asked: Vec<Asked>, scrape: &Scrape) -> Said {
+    let ask = |asked: Asked| {
+        let scrape = scrape.clone();
+        tokio::task::spawn_local(async move {
+            let answer = asked.answer(&scrape).await;
+            (asked, answer)
+        })
+    };
+    let tasks: Vec<_> = asked.into_iter().map(ask).collect();
+    let mut said = Said::default();
+    let mut pages: Vec<(Option<Role>, Result<Reading, Unknown>)> = Vec::new();
+    for task in tasks {
+        let Ok((asked, answer)) = task.await else {
+            said.unanswered = true;
+            continue;
+        };
+        match answer {
+            Answer::Kvgauge(roles, sources) => {
+                said.roles.extend(roles);
+                said.sources.extend(sources);
+            }
+            Answer::Page(look) => {
+                let role = asked.role.or(look.reading.role);
+                let known = look.reading.pools.iter().any(|pool| pool.usage.is_ok());
+                // A router has no usage to know.
+                let none = look.whose == Whose::Router && asked.role.is_none();
+                let why = look.reading.pools.iter().find_map(|pool| pool.usage.err());
+                let why = why.unwrap_or(Unknown::Absent);
+                said.sources.push(SourceSays {
+                    role: role.map(|role| role.as_str().to_owned()),
+                    engine: look.reading.engine.map(str::to_owned),
+                    state: "up".to_owned(),
+                    unknown: (!known && !none).then(|| why.as_str().to_owned()),
+                    message: (look.reading.engine.is_none() && !none).then(|| {
+                        "no engine known here has KV gauges on this page; see kvgauge doctor"
+                            .to_owned()
+                    }),
+                    ..asked.says()
+                });
+                said.unanswered |= role.is_none() && !none;
+                pages.push((role, Ok(look.reading)));
+            }
+            Answer::Nothing(missed) => {
+                let why = if missed.reason.ends_reading() {
+                    Unknown::Unreachable
+                } else {
+                    Unknown::NotRead
+                };
+                said.sources.push(SourceSays {
+                    state: "down".to_owned(),
+                    unknown: Some(why.as_str().to_owned()),
+                    message: Some(missed.message),
+                    ..asked.says()
+                });
+                // Without a role there is no line that would say so.
+                said.unanswered |= asked.role.is_none();
+                pages.push((asked.role, Err(why)));
+            }
+        }
+    }
+    let readings: Vec<SourceReading<'_>> = pages
+        .iter()
+        .map(|(role, reading)| SourceReading {
+            role: *role,
+            reading: reading.as_ref().map_err(|why| *why),
+            age: None,
+        })
+        .collect();
+    let states = engine::aggregate(&readings);
+    said.roles.extend(states.iter().map(RoleSays::from));
+    said
+}

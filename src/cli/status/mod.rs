@@ -1,0 +1,73 @@
+//! `kvgauge status`: what every role says, in lines or as JSON, for a person, a script or a monitor.
+
+mod ask;
+mod report;
+
+use super::args::{EXIT_UNKNOWN, Status};
+use super::urls;
+use crate::config::{self, ConfigError, Settings};
+use ask::Asked;
+use report::{Limits, Report};
+use std::io::Write as _;
+use std::process::ExitCode;
+use tokio::runtime::{Builder, LocalOptions};
+
+/// Runs the subcommand.
+#[must_use]
+pub fn run(args: &Status) -> ExitCode {
+    let unknown = |why: &str| {
+        eprintln!("{why}");
+        ExitCode::from(EXIT_UNKNOWN)
+    };
+    let limits = Limits {
+        warn: args.warn,
+        crit: args.crit,
+    };
+    if limits.warn > limits.crit {
+        return unknown("--warn is above --crit, so that nothing would ever warn");
+    }
+    let (asked, scrape) = match asked(&args.urls) {
+        Ok((asked, settings)) => (asked, settings.scrape),
+        Err(error) => return unknown(&urls::problems(&error)),
+    };
+    let runtime = Builder::new_current_thread()
+        .enable_all()
+        .build_local(LocalOptions::default());
+    let runtime = match runtime {
+        Ok(runtime) => runtime,
+        Err(error) => return unknown(&format!("there is no runtime: {error}")),
+    };
+    let said = runtime.block_on(ask::all(asked, &scrape));
+    let report = Report::of(said, limits);
+    let text = if args.json {
+        report.json()
+    } else {
+        report.lines()
+    };
+    // Whoever closed the pipe does not want to read it.
+    let _ = std::io::stdout().write_all(text.as_bytes());
+    ExitCode::from(report.exit_code())
+}
+
+/// Whom to ask: what is named, else the kvgauge that would be started here.
+fn asked(urls: &[String]) -> Result<(Vec<Asked>, Settings), ConfigError> {
+    let here = || config::load(None, config::environment(), &config::Flags::default());
+    if urls.is_empty() {
+        let (settings, _) = here()?;
+        return Ok((vec![Asked::kvgauge(settings.admin.listen)], settings));
+    }
+    // Nothing is listened on, so a running kvgauge's own address is a good one to name.
+    let nowhere = Some("127.0.0.1:0".to_owned());
+    let flags = config::Flags {
+        listen: nowhere.clone(),
+        admin: nowhere,
+        sources: urls::named(urls),
+        ..config::Flags::default()
+    };
+    let (settings, _) = config::load(None, [], &flags)?;
+    let asked = settings.sources.iter().zip(urls);
+    let asked = asked
+        .map(|(source, text)| Asked::named(source, text))
+        .collect();
+    Ok((asked, settings))
+}

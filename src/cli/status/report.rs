@@ -1,0 +1,166 @@
+//! From what was answered to lines, JSON and an exit code. The JSON's schema is
+//! `docs/status.schema.json`.
+
+use crate::cli::role_line::{RoleSays, percent, shown, shown_up_to};
+use crate::kv::Unknown;
+use serde::Serialize;
+use std::fmt::Write as _;
+
+/// Characters of a message that are shown.
+const MOST_OF_MESSAGE: usize = 1000;
+
+/// How it stands, the better first; the number is the exit code, as monitoring plugins have it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Level {
+    #[default]
+    Ok = 0,
+    Warning = 1,
+    Critical = 2,
+    Unknown = 3,
+}
+
+/// Shares from which on a usage is worth a warning, or critical.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    pub(super) warn: f64,
+    pub(super) crit: f64,
+}
+
+/// What was answered.
+#[derive(Debug, Default)]
+pub(super) struct Said {
+    pub(super) roles: Vec<RoleSays>,
+    pub(super) sources: Vec<SourceSays>,
+    /// Somebody was asked whose answer is in no role.
+    pub(super) unanswered: bool,
+}
+
+/// One page, as kvgauge sees it or as it is seen from here.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(super) struct SourceSays {
+    pub(super) name: String,
+    pub(super) url: String,
+    pub(super) role: Option<String>,
+    pub(super) engine: Option<String>,
+    /// `up`, `down` or `not_read`.
+    pub(super) state: String,
+    /// Why its usage is unknown, where it is.
+    pub(super) unknown: Option<String>,
+    /// What is wrong now, and what to do.
+    pub(super) message: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Judged {
+    level: Level,
+    #[serde(flatten)]
+    says: RoleSays,
+}
+
+/// See the [module](self) description.
+#[derive(Debug, Serialize)]
+pub(super) struct Report {
+    timestamp: String,
+    status: Level,
+    exit_code: u8,
+    warn: f64,
+    crit: f64,
+    roles: Vec<Judged>,
+    sources: Vec<SourceSays>,
+}
+
+// === impl Report ===
+
+impl Report {
+    pub(super) fn of(said: Said, limits: Limits) -> Report {
+        let judge = |mut says: RoleSays| {
+            // What is no share is none, whoever says it.
+            if says
+                .usage
+                .is_some_and(|usage| !(0.0..=1.0).contains(&usage))
+            {
+                says.usage = None;
+                says.unknown = Some(Unknown::Invalid.as_str().to_owned());
+            }
+            let level = match says.usage {
+                None => Level::Unknown,
+                Some(usage) if usage >= limits.crit => Level::Critical,
+                Some(usage) if usage >= limits.warn => Level::Warning,
+                Some(_) if says.missing.is_some() => Level::Warning,
+                Some(_) => Level::Ok,
+            };
+            Judged { level, says }
+        };
+        let roles: Vec<Judged> = said.roles.into_iter().map(judge).collect();
+        let worst = roles.iter().map(|role| role.level).max();
+        let status = if said.unanswered {
+            Level::Unknown
+        } else {
+            // Where no role is, nothing is known.
+            worst.unwrap_or(Level::Unknown)
+        };
+        Report {
+            timestamp: jiff::Timestamp::now().to_string(),
+            status,
+            exit_code: status as u8,
+            warn: limits.warn,
+            crit: limits.crit,
+            roles,
+            sources: said.sources,
+        }
+    }
+
+    pub(super) fn exit_code(&self) -> u8 {
+        self.exit_code
+    }
+
+    pub(super) fn json(&self) -> String {
+        let mut text = serde_json::to_string_pretty(self).unwrap_or_default();
+        text.push('\n');
+        text
+    }
+
+    /// A line for each role, then one for each page with which something is wrong.
+    pub(super) fn lines(&self) -> String {
+        let titles: Vec<String> = self
+            .roles
+            .iter()
+            .map(|role| {
+                let same = |other: &&Judged| other.says.role == role.says.role;
+                role.says.title(self.roles.iter().filter(same).count() > 1)
+            })
+            .collect();
+        let width = titles.iter().map(|title| title.chars().count()).max();
+        let width = width.unwrap_or_default();
+        let mut text = String::new();
+        if self.roles.is_empty() {
+            text.push_str("usage unknown: nobody that was asked says anything of a KV cache\n");
+        }
+        // Writing to a String does not fail.
+        for (role, title) in self.roles.iter().zip(&titles) {
+            let _ = write!(text, "{title:<width$}  {}", role.says.line());
+            let usage = role.says.usage.unwrap_or_default();
+            let _ = match role.level {
+                Level::Critical => writeln!(text, " | CRITICAL from {}", percent(self.crit)),
+                Level::Warning if usage >= self.warn => {
+                    writeln!(text, " | WARNING from {}", percent(self.warn))
+                }
+                Level::Warning => writeln!(text, " | WARNING"),
+                Level::Ok | Level::Unknown => writeln!(text),
+            };
+        }
+        for source in &self.sources {
+            if let Some(message) = &source.message {
+                let message = shown_up_to(message, MOST_OF_MESSAGE);
+                let name = shown(&source.name);
+                let _ = if message.starts_with(&source.name) {
+                    writeln!(text, "{message}")
+                } else {
+                    writeln!(text, "{name}: {message}")
+                };
+            }
+        }
+        text
+    }
+}

@@ -1,0 +1,167 @@
+//! The token that a source asks for (RFC 6750): read from a file, sent to that source only, and shown
+//! nowhere: what is said of it names the file.
+//!
+//! The file is read at the start, again each minute, and when the source answers 401, so a token that
+//! is renewed in place is taken up by itself. While the file can't be read the token before is used,
+//! and without one the source is asked without: it may be open, or says itself what it wants.
+
+use http::HeaderValue;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// The file is read again after this.
+const AGAIN: Duration = Duration::from_secs(60);
+
+/// The most bytes of a token's file. Kubernetes' have about 1 KiB.
+const MOST_BYTES: u64 = 16 << 10;
+
+/// See the [module](self) description.
+pub(super) struct Bearer {
+    path: Arc<Path>,
+    value: Option<HeaderValue>,
+    /// Why the file could not be read the last time.
+    problem: Option<String>,
+    read: Instant,
+}
+
+// === impl Bearer ===
+
+impl Bearer {
+    /// Reads the file for the first time.
+    pub(super) fn new(path: &Arc<Path>) -> Bearer {
+        let mut bearer = Bearer {
+            path: Arc::clone(path),
+            value: None,
+            problem: None,
+            read: Instant::now(),
+        };
+        bearer.read();
+        bearer
+    }
+
+    /// The value of an `Authorization` field, if there is one.
+    pub(super) fn value(&mut self, now: Instant) -> Option<HeaderValue> {
+        if now.saturating_duration_since(self.read) >= AGAIN {
+            self.read();
+        }
+        self.value.clone()
+    }
+
+    /// Reads the file again, as its token was not taken. Whether there is another one now.
+    pub(super) fn renew(&mut self) -> bool {
+        let before = self.value.clone();
+        self.read();
+        self.value != before
+    }
+
+    /// What to do when the source does not take what was sent.
+    pub(super) fn advice(&self) -> String {
+        let path = self.path.display();
+        match &self.problem {
+            Some(problem) => format!("its bearer_file {path} {problem}"),
+            None => format!("it does not take the token in its bearer_file {path}"),
+        }
+    }
+
+    fn read(&mut self) {
+        self.read = Instant::now();
+        match token(&self.path) {
+            Ok(value) => {
+                self.value = Some(value);
+                self.problem = None;
+            }
+            Err(problem) => {
+                if self.problem.as_ref() != Some(&problem) {
+                    let path = self.path.display();
+                    let with = match self.value {
+                        Some(_) => "the token read before is used",
+                        None => "no token is sent",
+                    };
+                    tracing::warn!("bearer_file {path} {problem}; until it can be read {with}");
+                }
+                self.problem = Some(problem);
+            }
+        }
+    }
+}
+
+/// The file's token as a field's value. The error says what is wrong with the file, and nothing of
+/// what is in it.
+fn token(path: &Path) -> Result<HeaderValue, String> {
+    let failed = |error: std::io::Error| format!("can't be read ({error})");
+    // A pipe would stop this thread until somebody writes.
+    if !std::fs::metadata(path).map_err(failed)?.is_file() {
+        return Err("is no file".to_owned());
+    }
+    let mut text = Vec::new();
+    let file = File::open(path).map_err(failed)?;
+    file.take(MOST_BYTES + 1)
+        .read_to_end(&mut text)
+        .map_err(failed)?;
+    if text.len() as u64 > MOST_BYTES {
+        return Err(format!("has more than {MOST_BYTES} bytes"));
+    }
+    let token = text.trim_ascii();
+    if token.is_empty() {
+        return Err("is empty".to_owned());
+    }
+    if !token.iter().all(u8::is_ascii_graphic) {
+        return Err("holds something else than one token".to_owned());
+    }
+    let value = [b"Bearer ", token].concat();
+    let mut value = HeaderValue::from_bytes(&value).map_err(|_| "holds no token".to_owned())?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(text: &[u8]) -> Result<HeaderValue, String> {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), text).unwrap();
+        token(file.path())
+    }
+
+    #[test]
+    fn a_file_holds_one_token_and_what_is_said_of_it_does_not() {
+        assert_eq!(of(b"s3cret\n").unwrap(), "Bearer s3cret");
+        assert!(!format!("{:?}", of(b" s3cret ").unwrap()).contains("s3cret"));
+        for (text, why) in [
+            (&b""[..], "is empty"),
+            (b" \n", "is empty"),
+            (b"s3cret\nmore", "holds something else than one token"),
+            (b"s3cret\xff", "holds something else than one token"),
+            (&[b'x'; 20_000], "has more than 16384 bytes"),
+        ] {
+            assert_eq!(of(text), Err(why.to_owned()));
+        }
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(token(folder.path()), Err("is no file".to_owned()));
+    }
+
+    #[test]
+    fn a_token_is_renewed_and_kept_while_its_file_is_gone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path: Arc<Path> = folder.path().join("token").into();
+        std::fs::write(&path, "one").unwrap();
+        let mut bearer = Bearer::new(&path);
+        let now = Instant::now();
+        assert_eq!(bearer.value(now).unwrap(), "Bearer one");
+        assert!(!bearer.renew());
+        std::fs::write(&path, "two").unwrap();
+        assert_eq!(bearer.value(now).unwrap(), "Bearer one");
+        assert_eq!(bearer.value(Instant::now() + AGAIN).unwrap(), "Bearer two");
+        std::fs::write(&path, "three").unwrap();
+        assert!(bearer.renew());
+        std::fs::remove_file(&path).unwrap();
+        assert!(!bearer.renew());
+        assert_eq!(bearer.value(now).unwrap(), "Bearer three");
+        assert!(bearer.advice().contains("can't be read"));
+        assert!(!bearer.advice().contains("three"));
+    }
+}

@@ -1,0 +1,157 @@
+//! One look at one page, for `doctor` and `status`: read as the poller reads it, but once, and without
+//! a snapshot.
+
+use super::explain::explain;
+use super::fetch::{Failed, Fetcher};
+use crate::config::{Scrape, Settings, Source, Target};
+use crate::engine::{self, Suspect};
+use crate::exposition::{Limits, Page};
+use crate::kv::{FailureReason, Reading};
+use http::StatusCode;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How the names begin that only routers publish: sglang-router (its name of now, and the one before),
+/// vLLM's router.
+const ROUTERS: [&str; 3] = ["smg_", "sgl_router_", "vllm_router_"];
+
+/// A family of every page of kvgauge's own.
+const OURS: &str = "kvgauge_build_info";
+
+/// Whose page it is, going by the names on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Whose {
+    /// That of an engine which is known here.
+    Engine,
+    /// A router's, and no engine's.
+    Router,
+    /// The one that kvgauge itself serves.
+    Kvgauge,
+    /// Somebody else's.
+    Other,
+}
+
+/// What is on a page.
+#[derive(Clone, Debug)]
+pub(crate) struct Look {
+    pub(crate) whose: Whose,
+    pub(crate) reading: Reading,
+    /// Where nobody known wrote the page: names that look like KV usage, with the first sample's value.
+    pub(crate) suspects: Vec<(Suspect, Box<str>)>,
+    pub(crate) samples: usize,
+    pub(crate) bytes: usize,
+    /// Lines that could not be read: how many, and the first one's number and reason.
+    pub(crate) bad_lines: Option<(u64, u64, &'static str)>,
+    pub(crate) took: Duration,
+}
+
+/// Why there is no page, in words.
+#[derive(Clone, Debug)]
+pub(crate) struct Missed {
+    pub(crate) reason: FailureReason,
+    /// Who failed, what was seen, what to do.
+    pub(crate) message: String,
+    /// The status, where it is that which was wrong: somebody is there, then.
+    pub(crate) status: Option<StatusCode>,
+}
+
+/// Reads the page of a source of settings once, as the poller would. Call it within a tokio
+/// `LocalRuntime` or `LocalSet`.
+pub(crate) async fn look_at_source(source: &Source, settings: &Settings) -> Result<Look, Missed> {
+    let read = |page: &Page<'_>| engine::read_source(page, source, settings);
+    let (name, url, token) = (&source.name, &source.url, source.bearer_file.as_ref());
+    look_with(name, url, &settings.scrape, token, &read).await
+}
+
+/// Reads a page once; `name` is what the source is called in words. Call it within a tokio
+/// `LocalRuntime` or `LocalSet`.
+pub(crate) async fn look(name: &str, url: &Target, scrape: &Scrape) -> Result<Look, Missed> {
+    look_with(name, url, scrape, None, &engine::read).await
+}
+
+async fn look_with(
+    name: &str,
+    url: &Target,
+    scrape: &Scrape,
+    token: Option<&Arc<Path>>,
+    read: &dyn Fn(&Page<'_>) -> Reading,
+) -> Result<Look, Missed> {
+    let asked = Instant::now();
+    let mut fetcher = Fetcher::new(url, scrape).with_token(token);
+    let answer = fetcher.fetch().await;
+    let text = answer.map_err(|failed| missed(name, url, &failed))?;
+    let took = asked.elapsed();
+    let limits = Limits {
+        max_series: scrape.max_series,
+        max_label_bytes: scrape.max_label_bytes,
+        max_families: scrape.max_families,
+    };
+    let page =
+        Page::read(&text, &limits).map_err(|error| missed(name, url, &Failed::from(error)))?;
+    let reading = read(&page);
+    let whose = whose(&page, &reading);
+    let bad = page.dropped();
+    Ok(Look {
+        whose,
+        suspects: if whose == Whose::Other {
+            suspects(&page)
+        } else {
+            Vec::new()
+        },
+        reading,
+        samples: page.sample_count(),
+        bytes: text.len(),
+        bad_lines: bad.iter().min_by_key(|dropped| dropped.line).map(|first| {
+            let count = bad.iter().map(|dropped| dropped.count).sum();
+            (count, first.line, first.reason)
+        }),
+        took,
+    })
+}
+
+/// The bytes that are there, whatever they are.
+pub(crate) async fn get(name: &str, url: &Target, scrape: &Scrape) -> Result<Vec<u8>, Missed> {
+    let mut fetcher = Fetcher::new(url, scrape);
+    let answer = fetcher.fetch().await;
+    answer.map_err(|failed| missed(name, url, &failed))
+}
+
+fn missed(name: &str, url: &Target, failed: &Failed) -> Missed {
+    Missed {
+        reason: failed.reason(),
+        message: explain(name, url, failed),
+        status: match failed {
+            Failed::Status(status, _) => Some(*status),
+            _ => None,
+        },
+    }
+}
+
+fn whose(page: &Page<'_>, reading: &Reading) -> Whose {
+    let mut names = page.families().iter().map(crate::exposition::Family::name);
+    if page.family(OURS).is_some() {
+        Whose::Kvgauge
+    } else if reading.engine.is_some() {
+        Whose::Engine
+    } else if names.any(|name| ROUTERS.iter().any(|router| name.starts_with(router))) {
+        Whose::Router
+    } else {
+        Whose::Other
+    }
+}
+
+fn suspects(page: &Page<'_>) -> Vec<(Suspect, Box<str>)> {
+    let first = |suspect: &Suspect| {
+        let family = page.family(&suspect.metric)?;
+        let sample = page.family_samples(family).next()?;
+        Some(sample.value_text().into())
+    };
+    engine::suspects(page)
+        .into_iter()
+        .map(|suspect| {
+            let value = first(&suspect).unwrap_or_default();
+            (suspect, value)
+        })
+        .collect()
+}

@@ -1,0 +1,354 @@
+//! `kvgauge doctor`: the whole text that it says, with ports and times left open.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
+
+mod support;
+
+use kvgauge::sim::{Deployment, DeploymentConfig};
+use std::time::Duration;
+use support::kvgauge::run;
+use support::page::Behaviour;
+use support::{Page, Upstream};
+
+/// What it says on standard output, and its exit code. Ports are written by the names given, times N.
+fn doctor(arguments: &[&str], ports: &[(&str, u16)]) -> (String, i32) {
+    let mut all = vec!["doctor"];
+    all.extend(arguments);
+    let output = run(&all);
+    let mut text = String::from_utf8(output.stdout).unwrap();
+    text.push_str(&String::from_utf8_lossy(&output.stderr));
+    for (name, port) in ports {
+        text = text.replace(&format!("127.0.0.1:{port}"), name);
+    }
+    let times = regex_lite::Regex::new(r"in \d+ ms").unwrap();
+    let text = times.replace_all(&text, "in N ms").into_owned();
+    (text, output.status.code().unwrap())
+}
+
+/// The deployment that kvgauge was born for, with these pages, in front of a router that answers.
+fn story(decode: &Page, more: &[&str]) -> (String, i32) {
+    let router = Page::real("sglang-router-0.3.2-pd-before-traffic");
+    let prefill = Page::real("sglang-0.5.23-prefill-tp4-busy");
+    let upstream = Upstream::ok();
+    let pages = [
+        format!("router={}", router.url()),
+        format!("prefill={}", prefill.url()),
+        format!("decode={}", decode.url()),
+    ];
+    let front = format!("http://{}", upstream.address());
+    let mut arguments = vec!["--upstream", &*front];
+    arguments.extend(pages.iter().map(String::as_str));
+    arguments.extend(more);
+    let ports = [
+        ("UPSTREAM", upstream.address().port()),
+        ("ROUTER", router.address().port()),
+        ("PREFILL", prefill.address().port()),
+        ("DECODE", decode.address().port()),
+    ];
+    let (text, code) = doctor(&arguments, &ports);
+    let (others, decode) = text.split_at(text.find("  decode ").unwrap() - 5);
+    assert_eq!(others, OTHERS, "what is said of the others");
+    (decode.to_owned(), code)
+}
+
+/// What is said of everything but the decode server.
+const OTHERS: &str = "\
+ok     upstream  http://UPSTREAM
+       answers at /v1/models
+
+ok     router    http://ROUTER/metrics
+       answered in N ms: 10 samples, 790 bytes
+       a router's page: no KV gauges, and none are expected
+
+ok     prefill   http://PREFILL/metrics
+       answered in N ms: 859 samples, 132,420 bytes
+       engine sglang, role prefill as its page says
+       prefill /models/tiny  12,034 / 2,581,504 tokens  0.47% | running 3  queued 0  inflight 2  bootstrap 1
+         bootstrap  from num_prefill_bootstrap_queue_reqs
+         capacity   from max_total_num_tokens
+         fill       from kv_available_tokens, kv_evictable_tokens, kv_used_tokens
+         hit_rate   from cache_hit_rate
+         inflight   from num_prefill_inflight_queue_reqs
+         pending    from pending_prealloc_token_usage
+         prealloc   from num_decode_prealloc_queue_reqs
+         queued     from num_queue_reqs
+         running    from num_running_reqs
+         transfer   from num_decode_transfer_queue_reqs
+         usage      from kv_used_tokens / max_total_num_tokens
+         used       from kv_used_tokens
+         capacity   not from num_pages: max_total_num_tokens says it in tokens
+         queued     not from num_grammar_queue_reqs: waits for its grammar, before the scheduler's queue
+         usage      not from full_token_usage: kv_used_tokens over the capacity is exact to the token, and never left from before
+         usage      not from mamba_usage: of a pool that is less full
+         usage      not from pending_prealloc_token_usage: held by requests whose KV is still arriving: `pending`
+         usage      not from swa_token_usage: of a pool that is less full
+         usage      not from token_usage: the fullest pool's, rounded to two decimals
+         used       not from num_used_tokens: the larger of the full and the sliding-window pool's tokens
+
+";
+
+#[test]
+fn metrics_are_off() {
+    let want = "\
+WRONG  decode    http://DECODE/metrics
+       decode answered 404 at /metrics: metrics are off
+       -> start the server with --enable-metrics (SGLang), or correct the source's url if they are elsewhere
+
+1 of 4 WRONG: see the arrows (->).";
+    assert_eq!(
+        story(&Page::new(Behaviour::Status(404)), &[]),
+        (want.to_owned(), 1)
+    );
+}
+
+#[test]
+fn metrics_are_on_but_nobody_has_asked_yet() {
+    let want = "\
+WRONG  decode    http://DECODE/metrics
+       answered in N ms: 266 samples, 42,560 bytes
+       engine sglang, role decode as its page says
+       decode /models/tiny  usage unknown of 2,581,504 tokens: no usage on its page; gauges come with the first request (absent) | running unknown  queued unknown
+         capacity   from max_total_num_tokens
+         capacity   not from num_pages: max_total_num_tokens says it in tokens
+         not on the page yet: usage, used, fill, running, queued
+       it has no usage yet: its gauges come with the first request
+       -> send a request through the router (kvgauge doctor --warmup does), then look again
+
+1 of 4 WRONG: see the arrows (->).";
+    assert_eq!(
+        story(&Page::real("sglang-0.5.23-decode-tp4-fresh"), &[]),
+        (want.to_owned(), 1)
+    );
+}
+
+#[test]
+fn the_port_is_wrong() {
+    let want = "\
+WRONG  decode    http://DECODE/metrics
+       decode refused the connection at DECODE
+       -> check that the server runs, and on that port
+
+1 of 4 WRONG: see the arrows (->).";
+    assert_eq!(story(&Page::refusing(), &[]), (want.to_owned(), 1));
+}
+
+#[test]
+fn the_routers_page_is_given_for_the_decode_servers() {
+    let want = "\
+WRONG  decode    http://DECODE/metrics
+       answered in N ms: 10 samples, 790 bytes
+       this is the router: KV gauges live on the decode server
+       -> set the source's url to the decode server's own page, which it has when it is started with --enable-metrics (SGLang)
+
+1 of 4 WRONG: see the arrows (->).";
+    assert_eq!(
+        story(&Page::real("sglang-router-0.3.2-pd-before-traffic"), &[]),
+        (want.to_owned(), 1)
+    );
+}
+
+#[test]
+fn nothing_is_wrong() {
+    let want = "\
+ok     decode    http://DECODE/metrics
+       answered in N ms: 824 samples, 127,353 bytes
+       engine sglang, role decode as its page says
+       decode /models/tiny  12,034 / 2,581,504 tokens  0.47% | running 3  queued 0  transfer 1  prealloc 2
+         bootstrap  from num_prefill_bootstrap_queue_reqs
+         capacity   from max_total_num_tokens
+         fill       from kv_available_tokens, kv_evictable_tokens, kv_used_tokens
+         inflight   from num_prefill_inflight_queue_reqs
+         pending    from pending_prealloc_token_usage
+         prealloc   from num_decode_prealloc_queue_reqs
+         queued     from num_queue_reqs
+         running    from num_running_reqs
+         transfer   from num_decode_transfer_queue_reqs
+         usage      from kv_used_tokens / max_total_num_tokens
+         used       from kv_used_tokens
+         capacity   not from num_pages: max_total_num_tokens says it in tokens
+         hit_rate   not from cache_hit_rate: a decode server looks up no prefix and always says 0
+         queued     not from num_grammar_queue_reqs: waits for its grammar, before the scheduler's queue
+         usage      not from full_token_usage: kv_used_tokens over the capacity is exact to the token, and never left from before
+         usage      not from mamba_usage: of a pool that is less full
+         usage      not from pending_prealloc_token_usage: held by requests whose KV is still arriving: `pending`
+         usage      not from swa_token_usage: of a pool that is less full
+         usage      not from token_usage: the fullest pool's, rounded to two decimals
+         used       not from num_used_tokens: the larger of the full and the sliding-window pool's tokens
+
+Nothing is wrong.";
+    assert_eq!(
+        story(&Page::real("sglang-0.5.23-decode-tp4-busy"), &[]),
+        (want.to_owned(), 0)
+    );
+}
+
+/// The report on one page that is meant to be a decode server's.
+fn one(page: &Page) -> (String, i32) {
+    let url = format!("decode={}", page.url());
+    let (text, code) = doctor(&[&url], &[("DECODE", page.address().port())]);
+    (text, code)
+}
+
+#[test]
+fn json_at_metrics_is_said_with_where_the_page_is() {
+    let json = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n[]";
+    let (text, code) = one(&Page::new(Behaviour::Raw(json.into())));
+    let want = "\
+WRONG  decode  http://DECODE/metrics
+       decode answered JSON at /metrics, not a Prometheus page
+       -> correct the source's url (TensorRT-LLM's page is at /prometheus/metrics)
+
+1 of 1 WRONG: see the arrows (->).";
+    assert_eq!((&*text, code), (want, 1));
+}
+
+#[test]
+fn a_redirect_is_said_with_where_it_goes() {
+    let moved = "HTTP/1.1 307 Temporary Redirect\r\nLocation: http://h:1/metrics/\r\nContent-Length: 0\r\n\r\n";
+    let (text, code) = one(&Page::new(Behaviour::Raw(moved.into())));
+    let want = "\
+WRONG  decode  http://DECODE/metrics
+       decode answered 307 at /metrics with a redirect to http://h:1/metrics/
+       -> set the source's url to that address
+
+1 of 1 WRONG: see the arrows (->).";
+    assert_eq!((&*text, code), (want, 1));
+}
+
+#[test]
+fn what_looks_like_kv_usage_on_an_unknown_engine_is_shown_and_not_believed() {
+    let page = "# TYPE acme_kv_cache_usage gauge\n\
+                acme_kv_cache_usage{shard=\"0\"} 0.25\nacme_kv_cache_usage{shard=\"1\"} 0.5\n\
+                # TYPE acme_requests_running gauge\nacme_requests_running 3\n";
+    let (text, code) = one(&Page::text(page));
+    let want = "\
+WRONG  decode  http://DECODE/metrics
+       answered in N ms: 3 samples, 163 bytes
+       no engine known here has KV gauges on it, but these look like it:
+         acme_kv_cache_usage 0.25 may be usage, in fraction; several, told apart by shard
+         acme_requests_running 3 may be running, in requests
+       its usage stays unknown: nothing is guessed by names
+       -> see what the engine's documentation says of them; then put this, mended where it has to be, into the settings, and engine = \"mine\" into the source:
+            [engine.mine]
+            usage = { metric = \"acme_kv_cache_usage\", unit = \"fraction\" }
+            running = { metric = \"acme_requests_running\", unit = \"requests\" }
+
+1 of 1 WRONG: see the arrows (->).";
+    assert_eq!((&*text, code), (want, 1));
+}
+
+#[test]
+fn swapped_servers_are_told_by_their_pages() {
+    let (text, code) = one(&Page::real("sglang-0.5.23-prefill-tp4-busy"));
+    let said = "       it is set as decode, but its page says that it is a prefill server\n       \
+                -> set the source's url to the right server, or correct its role\n";
+    assert!(text.contains(said), "{text}");
+    assert_eq!(code, 1);
+}
+
+#[test]
+fn a_gauge_that_holds_nonsense_is_told_apart_from_one_that_is_not_there() {
+    let page = "vllm:kv_cache_usage_perc{engine=\"0\",model_name=\"m\"} NaN\n";
+    let (text, code) = one(&Page::text(page));
+    let want = "\
+WRONG  decode  http://DECODE/metrics
+       answered in N ms: 1 sample, 56 bytes
+       engine vllm, role decode as set
+       decode m  usage unknown: a gauge holds what can't be a value (invalid) | running unknown  queued unknown
+         usage      not from kv_cache_usage_perc: holds what can't be a value
+         not on the page: used, capacity, fill, running, queued (so left out everywhere; another version of the engine may publish it)
+       a gauge holds what can't be a value (nan 1)
+       -> look at the gauge on the engine's page, and at the engine's own log
+
+1 of 1 WRONG: see the arrows (->).";
+    assert_eq!((&*text, code), (want, 1));
+}
+
+/// Not sent, and not said to have been.
+#[test]
+fn a_warm_up_needs_a_router() {
+    let (router, engine) = (
+        Page::refusing(),
+        Page::real("sglang-0.5.23-decode-tp4-fresh"),
+    );
+    let front = format!("http://{}", router.address());
+    let (text, code) = doctor(
+        &["--warmup", "--upstream", &front, &engine.url()],
+        &[("ROUTER", router.address().port())],
+    );
+    let said = "warm-up: nothing is sent: upstream refused the connection at ROUTER: check that the \
+                server runs, and on that port\n\n";
+    assert!(text.starts_with(said), "{text}");
+    assert!(text.contains("it has no usage yet"), "{text}");
+    assert_eq!(code, 1);
+}
+
+#[test]
+fn a_router_that_nobody_answers_for_is_wrong_too() {
+    let (router, engine) = (Page::refusing(), Page::real("vllm-0.32.0-loaded"));
+    let front = format!("http://{}", router.address());
+    let (text, code) = doctor(
+        &["--upstream", &front, &engine.url()],
+        &[("ROUTER", router.address().port())],
+    );
+    let said = "\
+WRONG  upstream         http://ROUTER
+       upstream refused the connection at ROUTER
+       -> check that the server runs, and on that port
+";
+    assert!(text.starts_with(said), "{text}");
+    assert!(
+        text.ends_with("\n1 of 2 WRONG: see the arrows (->)."),
+        "{text}"
+    );
+    assert_eq!(code, 1);
+}
+
+#[test]
+fn wrong_usage_is_said_in_the_words_of_who_typed_it() {
+    let (text, code) = doctor(&["127.0.0.1:30002"], &[]);
+    assert!(
+        text.starts_with("`127.0.0.1:30002` has no http:// before it"),
+        "{text}"
+    );
+    assert_eq!(code, 64);
+    let (text, code) = doctor(&["--config", "/nowhere/kvgauge.toml"], &[]);
+    assert!(text.contains("/nowhere/kvgauge.toml"), "{text}");
+    assert_eq!(code, 78);
+}
+
+/// Fresh engines get their gauges by the one request that is sent through the router.
+#[test]
+fn a_warm_up_brings_the_first_gauges() {
+    let mut config = DeploymentConfig::new("m", 1);
+    for engine in [&mut config.prefill_engine, &mut config.decode_engine] {
+        engine.decode_step = Duration::from_millis(2);
+    }
+    let deployment = Deployment::start(config).unwrap();
+    let at = |name: &str, address| format!("{name}=http://{address}");
+    let front = format!("http://{}", deployment.router);
+    let sources = [
+        at("router", deployment.router_metrics),
+        at("prefill", deployment.prefill),
+        at("decode", deployment.decode),
+    ];
+    let mut arguments = vec!["--upstream", &*front];
+    arguments.extend(sources.iter().map(String::as_str));
+    let ports = [("UPSTREAM", deployment.router.port())];
+    let (text, code) = doctor(&arguments, &ports);
+    assert!(text.contains("usage unknown of 2,581,504 tokens"), "{text}");
+    assert_eq!(code, 1);
+
+    arguments.push("--warmup");
+    let (text, code) = doctor(&arguments, &ports);
+    let said = "warm-up: POST http://UPSTREAM/v1/chat/completions, at most 64 tokens and 60 s, for m\n  \
+                answered 200 in N ms\n\n";
+    assert!(text.starts_with(said), "{text}");
+    assert!(text.ends_with("Nothing is wrong."), "{text}");
+    assert_eq!(code, 0);
+
+    let (text, code) = doctor(&arguments, &ports);
+    let said = "warm-up: nothing is sent, since no engine is without its first gauges\n\n";
+    assert!(text.starts_with(said), "{text}");
+    assert_eq!(code, 0);
+}

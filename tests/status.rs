@@ -1,0 +1,341 @@
+//! `kvgauge status`: lines, JSON and exit codes, against a running kvgauge and against pages.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
+
+mod support;
+
+use serde_json::{Value, json};
+use std::path::Path;
+use std::process::Command;
+use support::kvgauge::run;
+use support::{Kvgauge, Page, Setup, Upstream, get};
+
+/// What it says, standard error behind standard output, and its exit code.
+fn status(arguments: &[&str]) -> (String, i32) {
+    let mut all = vec!["status"];
+    all.extend(arguments);
+    let output = run(&all);
+    let mut text = String::from_utf8(output.stdout).unwrap();
+    text.push_str(&String::from_utf8_lossy(&output.stderr));
+    (text, output.status.code().unwrap())
+}
+
+fn status_json(arguments: &[&str]) -> (Value, i32) {
+    let mut all = arguments.to_vec();
+    all.push("--json");
+    let (text, code) = status(&all);
+    let json: Value = serde_json::from_str(&text).unwrap_or_else(|e| panic!("{e}: {text}"));
+    let faults = faults(&json);
+    assert!(faults.is_empty(), "against the schema: {faults:?}\n{text}");
+    assert_eq!(json["exit_code"], code);
+    (json, code)
+}
+
+/// Prefill and decode server as they were for the contract's example: 12,034 of 2,581,504.
+const BUSY: &str = "\
+prefill  12,034 / 2,581,504 tokens  0.47% | running 3  queued 0  inflight 2  bootstrap 1
+decode   12,034 / 2,581,504 tokens  0.47% | running 3  queued 0  transfer 1  prealloc 2";
+
+fn busy() -> (Page, Page) {
+    (
+        Page::real("sglang-0.5.23-prefill-tp4-busy"),
+        Page::real("sglang-0.5.23-decode-tp4-busy"),
+    )
+}
+
+/// Decode comes first, as in the header.
+fn in_order(text: &str) -> String {
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines.reverse();
+    lines.join("\n")
+}
+
+#[test]
+fn pages_of_engines_are_said_a_line_a_role() {
+    let (prefill, decode) = busy();
+    let (text, code) = status(&[&prefill.url(), &decode.url()]);
+    assert_eq!((text, code), (in_order(BUSY), 0));
+    let one = Page::real("sglang-0.5.23-unified-dp2-tp1-busy");
+    let want = "unified  413,698 / 5,163,008 tokens  8.01% of 2 pools, the fullest 15.56%";
+    let (text, code) = status(&[&one.url()]);
+    assert!(text.starts_with(want), "{text}");
+    assert_eq!(code, 0);
+    let swa = Page::real("sglang-0.5.23-unified-swa-busy");
+    let (text, code) = status(&[&swa.url()]);
+    let want = "unified  175,616 / 206,528 tokens  85.03% of the swa pool";
+    assert!(text.starts_with(want), "{text}");
+    // 0.8503 is above 0.85.
+    assert!(text.ends_with(" | WARNING from 85.00%"), "{text}");
+    assert_eq!(code, 1);
+}
+
+/// The usage is 0.9305.
+#[test]
+fn a_full_cache_is_a_warning_and_then_critical() {
+    let hot = Page::real("sglang-0.5.23-decode-tp4-hot");
+    let url = hot.url();
+    for (arguments, code, ends) in [
+        (vec![&*url], 1, " | WARNING from 85.00%"),
+        (vec![&*url, "--crit", "0.93"], 2, " | CRITICAL from 93.00%"),
+        (vec![&*url, "--warn", "0.94"], 0, "prealloc 17"),
+    ] {
+        let (text, seen) = status(&arguments);
+        assert!(text.ends_with(ends), "{arguments:?}: {text}");
+        assert_eq!(seen, code, "{arguments:?}: {text}");
+    }
+}
+
+#[test]
+fn unknown_is_said_in_words_and_never_0() {
+    let fresh = Page::real("sglang-0.5.23-decode-tp4-fresh");
+    let (text, code) = status(&[&fresh.url()]);
+    let want = "decode  usage unknown of 2,581,504 tokens: no usage on its page; gauges come with \
+                the first request (absent) | running unknown  queued unknown";
+    assert_eq!((&*text, code), (want, 3));
+    let (json, _) = status_json(&[&fresh.url()]);
+    let role = &json["roles"][0];
+    assert_eq!(role["usage"], Value::Null);
+    assert_eq!(role["unknown"], "absent");
+    assert_eq!(json["status"], "unknown");
+
+    let nobody = Page::refusing();
+    let address = nobody.address();
+    let (text, code) = status(&[&format!("decode={}", nobody.url())]);
+    let want = format!(
+        "decode  usage unknown: the server refuses, or can't be reached (unreachable) | running unknown  \
+         queued unknown\ndecode refused the connection at {address}: check that the server runs, and on \
+         that port"
+    );
+    assert_eq!((text, code), (want, 3));
+
+    let router = Page::real("sglang-router-0.3.2-pd-before-traffic");
+    let (text, code) = status(&[&router.url()]);
+    let want = "usage unknown: nobody that was asked says anything of a KV cache";
+    assert_eq!((&*text, code), (want, 3));
+}
+
+/// One page of several is not read: what the others say stands there, but the whole is not fine.
+#[test]
+fn a_page_that_is_in_no_role_makes_the_whole_unknown() {
+    let (_, decode) = busy();
+    let nobody = Page::refusing();
+    let (json, code) = status_json(&[&decode.url(), &nobody.url()]);
+    assert_eq!(code, 3);
+    assert_eq!(json["roles"][0]["level"], "ok");
+    assert_eq!(json["sources"][1]["unknown"], "unreachable");
+}
+
+fn front(sources: &[(&str, &Page)]) -> (Kvgauge, Upstream) {
+    let upstream = Upstream::ok();
+    let mut setup = Setup::new(upstream.address());
+    for (name, page) in sources {
+        setup = setup.source(name, "", page);
+    }
+    (setup.start(), upstream)
+}
+
+#[test]
+fn a_running_kvgauge_says_the_same() {
+    let (prefill, decode) = busy();
+    let (kvgauge, _upstream) = front(&[("prefill", &prefill), ("decode", &decode)]);
+    kvgauge.until_up("prefill");
+    kvgauge.until_up("decode");
+    let admin = format!("http://{}", kvgauge.admin);
+    let want = (in_order(BUSY), 0);
+    assert_eq!(status(&[&admin]), want);
+    assert_eq!(status(&[&format!("{admin}/metrics")]), want);
+    assert_eq!(status(&[&format!("{admin}/kv")]), want);
+
+    // Where nobody is named, it is the one that would be started here.
+    let output = Command::new(env!("CARGO_BIN_EXE_kvgauge"))
+        .arg("status")
+        .env("KVGAUGE_ADMIN_LISTEN", kvgauge.admin.to_string())
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(text.trim_end(), in_order(BUSY));
+
+    // The roles are those of /kv, value by value.
+    let (mut said, _) = status_json(&[&admin]);
+    let kv = get(kvgauge.admin, "/kv").body;
+    let mut kv: Value = serde_json::from_slice(&kv).unwrap();
+    for role in said["roles"].as_array_mut().unwrap() {
+        role.as_object_mut().unwrap().remove("level").unwrap();
+    }
+    for roles in [&mut said["roles"], &mut kv["roles"]] {
+        for role in roles.as_array_mut().unwrap() {
+            assert!(role["age_ms"].take().is_u64());
+        }
+    }
+    assert_eq!(said["roles"], kv["roles"]);
+    assert_eq!(said["sources"][0]["engine"], "sglang");
+}
+
+#[test]
+fn a_part_that_is_missing_is_a_warning() {
+    let (_, decode) = busy();
+    let nobody = Page::refusing();
+    let (kvgauge, _upstream) = front(&[("decode-1", &decode), ("decode-2", &nobody)]);
+    kvgauge.until_up("decode-1");
+    let failures = [("source", "decode-2"), ("reason", "connect")];
+    support::eventually("decode-2 has been tried", || {
+        let n = kvgauge
+            .metrics()
+            .value("kvgauge_source_scrape_failures_total", &failures);
+        n.is_some_and(|n| n > 0.0).then_some(())
+    });
+    let (text, code) = status(&[&format!("http://{}", kvgauge.admin)]);
+    let want = format!(
+        "decode  12,034 / 2,581,504 tokens  0.47% | running 3  queued 0  transfer 1  prealloc 2 | \
+         1 source or pool is not in it (unreachable) | WARNING\n\
+         decode-2 refused the connection at {}: check that the server runs, and on that port",
+        nobody.address()
+    );
+    assert_eq!((text, code), (want, 1));
+}
+
+#[test]
+fn a_kvgauge_that_is_not_there_is_unknown() {
+    let nobody = Page::refusing();
+    let (text, code) = status(&[&format!("http://{}", nobody.address())]);
+    assert!(text.contains("refused the connection"), "{text}");
+    assert_eq!(code, 3);
+}
+
+#[test]
+fn wrong_usage_ends_with_3_as_monitors_expect() {
+    for (arguments, said) in [
+        (&["--nonsense"][..], "unexpected argument '--nonsense'"),
+        (&["--warn", "85"], "write a fraction from 0 to 1"),
+        (
+            &["--warn", "0.9", "--crit", "0.8"],
+            "--warn is above --crit",
+        ),
+        (
+            &["127.0.0.1:30090"],
+            "`127.0.0.1:30090` has no http:// before it",
+        ),
+    ] {
+        let (text, code) = status(arguments);
+        assert!(text.contains(said), "{arguments:?}: {text}");
+        assert_eq!(code, 3, "{arguments:?}");
+    }
+    assert_eq!(status(&["--help"]).1, 0);
+}
+
+/// A model's name comes from a page, and may be anything.
+#[test]
+fn what_a_page_says_does_not_reach_the_terminal_as_it_is() {
+    let page = |model: &str| {
+        format!("vllm:kv_cache_usage_perc{{engine=\"0\",model_name=\"{model}\"}} 0.5\n")
+    };
+    let (a, b) = (Page::text(page("a\u{1b}[31m")), Page::text(page("b")));
+    let (text, code) = status(&[&a.url(), &b.url()]);
+    assert!(
+        text.starts_with("unified a\\u{1b}[31m  tokens unknown  50.00%"),
+        "{text}"
+    );
+    assert_eq!(code, 0);
+}
+
+// === the schema ===
+
+fn schema() -> Value {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/status.schema.json");
+    serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+}
+
+/// What is wrong with a report.
+fn faults(report: &Value) -> Vec<String> {
+    let root = schema();
+    let mut faults = Vec::new();
+    check(&root, &root, report, "", &mut faults);
+    faults
+}
+
+/// The words of JSON Schema that the file uses; a word that is not known here is a fault too.
+fn check(root: &Value, schema: &Value, value: &Value, at: &str, faults: &mut Vec<String>) {
+    let number = |limit: &Value| limit.as_f64().unwrap();
+    for (word, rule) in schema.as_object().unwrap() {
+        let fine = match &**word {
+            "$schema" | "$defs" | "title" | "description" | "format" => true,
+            "$ref" => {
+                let pointer = rule.as_str().unwrap().strip_prefix('#').unwrap();
+                let target = root.pointer(pointer).unwrap();
+                check(root, target, value, at, faults);
+                true
+            }
+            "type" => match rule {
+                Value::Array(types) => types.iter().any(|t| is(value, t.as_str().unwrap())),
+                one => is(value, one.as_str().unwrap()),
+            },
+            "enum" => rule.as_array().unwrap().contains(value),
+            "minimum" => value.as_f64().is_none_or(|n| n >= number(rule)),
+            "maximum" => value.as_f64().is_none_or(|n| n <= number(rule)),
+            "required" => {
+                let mut names = rule.as_array().unwrap().iter();
+                !value.is_object() || names.all(|n| value.get(n.as_str().unwrap()).is_some())
+            }
+            "items" => {
+                for (n, item) in value.as_array().into_iter().flatten().enumerate() {
+                    check(root, rule, item, &format!("{at}/{n}"), faults);
+                }
+                true
+            }
+            "properties" => {
+                for (name, rule) in rule.as_object().unwrap() {
+                    if let Some(member) = value.get(name) {
+                        check(root, rule, member, &format!("{at}/{name}"), faults);
+                    }
+                }
+                true
+            }
+            "additionalProperties" => {
+                let known = |name: &str| schema["properties"].get(name).is_some();
+                value.as_object().is_none_or(|o| o.keys().all(|k| known(k)))
+            }
+            _ => false,
+        };
+        if !fine {
+            faults.push(format!("{at}: {word} {rule}"));
+        }
+    }
+}
+
+fn is(value: &Value, kind: &str) -> bool {
+    match kind {
+        "object" => value.is_object(),
+        "array" => value.is_array(),
+        "string" => value.is_string(),
+        "number" => value.is_number(),
+        "integer" => value.is_i64() || value.is_u64(),
+        "null" => value.is_null(),
+        _ => false,
+    }
+}
+
+/// That the schema can refuse: each of these is a report that it must not let pass.
+#[test]
+fn the_schema_refuses_what_is_no_report() {
+    let (_, decode) = busy();
+    let (report, _) = status_json(&[&decode.url()]);
+    for (pointer, value) in [
+        ("/status", json!("fine")),
+        ("/exit_code", json!(4)),
+        ("/warn", json!("0.85")),
+        ("/roles/0/usage", json!(1.5)),
+        ("/roles/0/used", json!(-1)),
+        ("/roles/0/capacity", json!(0.5)),
+        ("/roles/0/queues", json!({"other": 1})),
+        ("/roles/0/missing", json!({"count": 1})),
+        ("/sources/0/state", json!("sideways")),
+        ("/sources/0/message", json!(7)),
+    ] {
+        let mut wrong = report.clone();
+        *wrong.pointer_mut(pointer).unwrap() = value;
+        assert!(!faults(&wrong).is_empty(), "{pointer}");
+    }
+    let mut wrong = report;
+    wrong["roles"][0].as_object_mut().unwrap().remove("usage");
+    assert!(!faults(&wrong).is_empty());
+}
