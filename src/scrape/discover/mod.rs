@@ -1,4 +1,4 @@
-//! Sources that are found: one small file for each way, and what all of them come to ([`plan`]).
+//! Sources that are found: one small file for each way, and what all of them come to ([`plan`](mod@plan)).
 
 mod dns;
 mod file_sd;
