@@ -3,7 +3,8 @@
 
 use super::explain::explain;
 use super::fetch::{Failed, Fetcher};
-use crate::config::{Scrape, Settings, Source, Target};
+use super::loads::{self, Loads};
+use crate::config::{Scrape, Settings, Source, SourceKind, Target};
 use crate::engine::{self, Suspect};
 use crate::exposition::{Limits, Page};
 use crate::kv::{FailureReason, Reading};
@@ -59,9 +60,32 @@ pub(crate) struct Missed {
 /// Reads the page of a source of settings once, as the poller would. Call it within a tokio
 /// `LocalRuntime` or `LocalSet`.
 pub(crate) async fn look_at_source(source: &Source, settings: &Settings) -> Result<Look, Missed> {
+    if source.kind == SourceKind::SglangLoads {
+        return look_at_loads(source, settings).await;
+    }
     let read = |page: &Page<'_>| engine::read_source(page, source, settings);
     let (name, url, token) = (&source.name, &source.url, source.bearer_file.as_ref());
     look_with(name, url, &settings.scrape, token, &read).await
+}
+
+/// The same of a source that is SGLang's loads instead of a page.
+async fn look_at_loads(source: &Source, settings: &Settings) -> Result<Look, Missed> {
+    let asked = Instant::now();
+    let (name, url) = (&source.name, &source.url);
+    let mut fetcher = Fetcher::new(url, &settings.scrape).with_token(source.bearer_file.as_ref());
+    let loads = Loads::new(url);
+    let answer = fetcher.fetch_json(&loads.path).await;
+    let text = answer.map_err(|failed| missed(name, url, &failed))?;
+    let reading = loads::understand(&text).map_err(|failed| missed(name, url, &failed))?;
+    Ok(Look {
+        whose: Whose::Engine,
+        reading,
+        suspects: Vec::new(),
+        samples: 0,
+        bytes: text.len(),
+        bad_lines: None,
+        took: asked.elapsed(),
+    })
 }
 
 /// Reads a page once; `name` is what the source is called in words. Call it within a tokio

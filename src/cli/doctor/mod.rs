@@ -66,6 +66,11 @@ pub fn run(args: &Doctor) -> ExitCode {
 
 /// Whether all is fine. Says what it finds on standard output.
 async fn examine(settings: &Settings, router: bool, warm_up: bool) -> bool {
+    if settings.discovery.is_on() {
+        say(
+            "sources that are found are not looked at here: a running kvgauge has them at /sources\n\n",
+        );
+    }
     let mut looks = looks(settings).await;
     let mut findings = Vec::new();
     let mut warmed = false;
