@@ -3,7 +3,7 @@
 
 use super::role_line::number;
 use super::serve::Server;
-use crate::config::{Admin, Settings, Source, SourceKind, Target};
+use crate::config::{Admin, Settings, Source, Target};
 use crate::kv::{Role, RoleState, Unknown};
 use crate::net;
 use crate::sim::{Deployment, DeploymentConfig, Load, LoadStats};
@@ -93,17 +93,7 @@ fn settings(args: &DemoArgs, deployment: &Deployment) -> Settings {
         port: addr.port(),
         path: path.into(),
     };
-    let source = |name: &str, addr, role| Source {
-        name: name.into(),
-        url: target(addr, "/metrics"),
-        role,
-        interval: None,
-        engine: None,
-        kind: SourceKind::default(),
-        bearer_file: None,
-        keep: Vec::new(),
-        drop: Vec::new(),
-    };
+    let source = |name: &str, addr, role| Source::new(name.into(), target(addr, "/metrics"), role);
     let defaults = Settings::defaults();
     Settings {
         listen: args.listen.unwrap_or_else(|| free(defaults.listen)),
