@@ -4,7 +4,7 @@
 use super::MetricType;
 use super::escape::OddNames;
 use super::kind::Suffix;
-use super::merge::{Fate, Plan};
+use super::merge::{Fate, Part, Plan};
 use super::prepared::Open;
 
 /// How a group of a plan is written.
@@ -36,10 +36,8 @@ pub(super) fn forms(plan: &Plan<'_>, odd_names: OddNames) -> Vec<Form> {
             continue;
         }
         let kind = of.kind;
-        let fits = if kind.is_free() {
-            true
-        } else {
-            let odd = |p: &super::merge::Part<'_>| p.entry.block.has_odd_lines();
+        let fits = kind.is_free() || {
+            let odd = |p: &Part<'_>| p.entry.block.has_odd_lines();
             let mut parts = plan.parts(group).iter();
             // Where names are respelled two metrics may become one, so that nothing is sure.
             parts.all(|p| {
@@ -86,7 +84,7 @@ fn has_its_names(plan: &Plan<'_>, group: usize, name: &mut String) -> bool {
         MetricType::Counter => ends_well && is_free(plan, base, name),
         // A counter and an info of one name: the counter's it is.
         MetricType::Info => {
-            ends_well && is_free(plan, base, name) && { counter_of(plan, base, name).is_none() }
+            ends_well && is_free(plan, base, name) && counter_of(plan, base, name).is_none()
         }
         _ => true,
     }

@@ -28,19 +28,14 @@ pub(super) struct Facts {
 }
 
 /// Whether the samples, metric by metric, may stand in a family of this type under their names.
-pub(super) fn follows_rules(kind: MetricType, samples: impl Iterator<Item = Facts>) -> bool {
+pub(super) fn follows_rules(kind: MetricType, mut samples: impl Iterator<Item = Facts>) -> bool {
     match kind {
         MetricType::Gauge | MetricType::Unknown => true,
         MetricType::Counter => {
-            let mut samples = samples;
             samples.all(|s| s.suffix == Some(Suffix::Created) || counts(s.value))
         }
-        MetricType::Info => {
-            let mut samples = samples;
-            samples.all(|s| s.value == 1.0)
-        }
+        MetricType::Info => samples.all(|s| s.value == 1.0),
         MetricType::StateSet => {
-            let mut samples = samples;
             // The state is there, and is on or off.
             samples.all(|s| !s.split.is_nan() && (s.value == 0.0 || s.value == 1.0))
         }
