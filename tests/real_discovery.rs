@@ -13,30 +13,10 @@ mod support;
 
 use engines::Engines;
 use kvgauge::kv::Role;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::net::SocketAddr;
 use support::router::Router;
-use support::{Client, Setup, eventually, get};
-
-fn ask(router: SocketAddr, method: &str, path: &str, body: &str) -> u16 {
-    let request = format!(
-        "{method} {path} HTTP/1.1\r\nHost: {router}\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
-        body.len()
-    );
-    Client::connect(router)
-        .send(&request)
-        .response(method)
-        .status()
-}
-
-/// The router's id of the worker at this address, which a `DELETE` names.
-fn id_of(router: SocketAddr, worker: SocketAddr) -> Option<String> {
-    let listing = get(router, "/workers").json();
-    let workers = listing["workers"].as_array()?;
-    let of_worker = |w: &&Value| w["url"] == format!("http://{worker}");
-    let id = &workers.iter().find(of_worker)?["id"];
-    id.as_str().map(str::to_owned)
-}
+use support::{Setup, eventually, get};
 
 #[test]
 #[ignore = "needs sglang-router: tests/run"]
@@ -70,16 +50,13 @@ fn workers_of_the_real_router_are_sources_as_long_as_it_has_them() {
     );
 
     let new = json!({"url": format!("http://{second}"), "worker_type": "decode"});
-    let status = ask(router.api, "POST", "/workers", &new.to_string());
-    assert!((200..300).contains(&status), "{status}");
+    router.add(&new, second);
     kvgauge.until_up(&named("decode", second));
     assert_eq!(names().len(), 4);
     let sources = get(kvgauge.admin, "/sources").text();
     assert!(sources.contains(&engines.metrics_url(2)), "{sources}");
 
-    let id = id_of(router.api, first).unwrap();
-    let status = ask(router.api, "DELETE", &format!("/workers/{id}"), "");
-    assert!((200..300).contains(&status), "{status}");
+    router.remove(first);
     eventually("the worker that left is no source", || {
         (!names().contains(&named("decode", first))).then_some(())
     });

@@ -4,7 +4,6 @@ use super::fetch::Failed;
 use crate::config::Target;
 use crate::net::DialError;
 use http::StatusCode;
-use std::io::ErrorKind;
 
 /// One line for the diagnostics, `/sources` and `doctor`.
 pub(super) fn explain(name: &str, url: &Target, failed: &Failed) -> String {
@@ -14,9 +13,7 @@ pub(super) fn explain(name: &str, url: &Target, failed: &Failed) -> String {
         Failed::Dial(DialError::Resolve { host, source }) => {
             format!("{name}: the name {host:?} does not resolve ({source}): check the source's url")
         }
-        Failed::Dial(DialError::Connect { source, .. })
-            if source.kind() == ErrorKind::ConnectionRefused =>
-        {
+        refused if refused.is_refusal() => {
             format!(
                 "{name} refused the connection at {at}: check that the server runs, and on that port"
             )

@@ -56,6 +56,12 @@ pub(super) enum Failed {
 }
 
 impl Failed {
+    /// Whether the address answered that nobody listens there, which costs no server anything.
+    pub(super) fn is_refusal(&self) -> bool {
+        matches!(self, Failed::Dial(DialError::Connect { source, .. })
+            if source.kind() == ErrorKind::ConnectionRefused)
+    }
+
     pub(super) fn reason(&self) -> FailureReason {
         match self {
             Failed::Dial(DialError::Resolve { .. }) => FailureReason::Resolve,

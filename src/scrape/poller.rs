@@ -32,7 +32,7 @@ pub(super) struct Poller {
     told: Told,
     allowance: Allowance,
     pace: Pace,
-    /// Attempts that have failed since the last good one.
+    /// Attempts in a row that have failed and cost somebody something.
     failed: u32,
 }
 
@@ -117,7 +117,12 @@ impl Poller {
                     self.good(asked, page.reading);
                 }
                 Err(failed) => {
-                    self.failed = self.failed.saturating_add(1);
+                    self.failed = if failed.is_refusal() {
+                        // A server that starts again is seen at the next interval.
+                        0
+                    } else {
+                        self.failed.saturating_add(1)
+                    };
                     self.loads.forget();
                     if failed.reason().ends_reading() {
                         self.page = None;

@@ -1,11 +1,15 @@
 //! A metrics page whose behaviour can be changed while it is read.
 
-use super::http::Wire;
+use super::http::{Head, Wire};
+use serde_json::json;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+
+/// The model of the recorded pages.
+pub(crate) const MODEL: &str = "/models/tiny";
 
 /// What the page does when it is asked.
 #[derive(Clone, Debug)]
@@ -26,6 +30,8 @@ pub(crate) enum Behaviour {
     Token(String, String),
     /// SGLang: the page, and its `/v1/loads` (404 where it has none).
     Sglang(String, Option<String>),
+    /// An engine as far as a router looks at it, with this page.
+    Engine(String),
     /// 200 with a login page.
     Html,
     /// This status and a line of text.
@@ -207,6 +213,7 @@ fn serve(stream: TcpStream, shared: &Shared) {
                 }
             }
             Behaviour::Sglang(page, _) => answer(200, "text/plain; version=0.0.4", &page),
+            Behaviour::Engine(page) => engine(&mut wire, &head, &page),
             Behaviour::Html => answer(200, "text/html", "<!doctype html><title>Log in</title>"),
             Behaviour::Status(status) => answer(status, "text/plain", "no metrics today\n"),
             Behaviour::Raw(bytes) => {
@@ -226,6 +233,26 @@ fn serve(stream: TcpStream, shared: &Shared) {
         if wire.stream.write_all(&bytes).is_err() {
             return;
         }
+    }
+}
+
+/// What sglang-router asks of a worker.
+fn engine(wire: &mut Wire, head: &Head, page: &str) -> Vec<u8> {
+    wire.request_body(head);
+    let json = |value: serde_json::Value| answer(200, "application/json", &value.to_string());
+    match head.target() {
+        "/metrics" => answer(200, "text/plain; version=0.0.4; charset=utf-8", page),
+        "/health" => answer(200, "text/plain", ""),
+        "/server_info" | "/get_server_info" | "/model_info" | "/get_model_info" => json(
+            json!({"model_path": MODEL, "served_model_name": MODEL, "tp_size": 4, "dp_size": 1, "is_generation": true}),
+        ),
+        "/v1/models" => json(json!({"object": "list", "data": [{"id": MODEL, "object": "model"}]})),
+        "/v1/chat/completions" => json(json!({
+            "id": "1", "object": "chat.completion", "created": 1, "model": MODEL,
+            "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "hi"}}],
+            "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2},
+        })),
+        _ => answer(404, "application/json", "{\"detail\":\"Not Found\"}"),
     }
 }
 

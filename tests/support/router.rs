@@ -1,6 +1,9 @@
 //! The real `sglang-router`.
 
+use super::client::{Client, get};
 use super::program::{Program, free_port, python};
+use super::wait::eventually;
+use serde_json::Value;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::Command;
 
@@ -65,5 +68,39 @@ impl Router {
 
     pub(crate) fn metrics_url(&self) -> String {
         format!("http://{}/metrics", self.metrics)
+    }
+
+    /// Takes a worker in; returns when it is on the list.
+    pub(crate) fn add(&self, worker: &Value, address: SocketAddr) {
+        self.ask("POST", "/workers", &worker.to_string());
+        eventually("the worker is on the router's list", || self.id_of(address));
+    }
+
+    /// Lets a worker go; returns when it is off the list.
+    pub(crate) fn remove(&self, address: SocketAddr) {
+        let id = self.id_of(address).unwrap();
+        self.ask("DELETE", &format!("/workers/{id}"), "");
+        eventually("the worker is off the router's list", || {
+            self.id_of(address).is_none().then_some(())
+        });
+    }
+
+    fn ask(&self, method: &str, path: &str, body: &str) {
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+            self.api,
+            body.len()
+        );
+        let answer = Client::connect(self.api).send(&request).response(method);
+        assert!((200..300).contains(&answer.status()), "{}", answer.text());
+    }
+
+    /// The router's id of the worker at this address.
+    fn id_of(&self, worker: SocketAddr) -> Option<String> {
+        let listing = get(self.api, "/workers").json();
+        let url = format!("http://{worker}");
+        let workers = listing["workers"].as_array()?;
+        let worker = workers.iter().find(|worker| worker["url"] == url)?;
+        Some(worker["id"].as_str()?.to_owned())
     }
 }
