@@ -107,11 +107,11 @@ fn metrics_are_on_but_nobody_has_asked_yet() {
 WRONG  decode    http://DECODE/metrics
        answered in N ms: 266 samples, 42,560 bytes
        engine sglang, role decode as its page says
-       decode /models/tiny  usage unknown of 2,581,504 tokens: no usage on its page; gauges come with the first request (absent) | running unknown  queued unknown
+       decode /models/tiny  usage unknown of 2,581,504 tokens: there is no KV usage on its page (absent) | running unknown  queued unknown
          capacity   from max_total_num_tokens
          capacity   not from num_pages: max_total_num_tokens says it in tokens
-         not on the page yet: usage, used, fill, running, queued
-       it has no usage yet: its gauges come with the first request
+         unknown: used, fill, running, queued (not on the page yet)
+       it has no KV usage yet: its gauges come with the first request
        -> send a request through the router (kvgauge doctor --warmup does), then look again
 
 1 of 4 WRONG: see the arrows (->).";
@@ -256,7 +256,9 @@ WRONG  decode  http://DECODE/metrics
        engine vllm, role decode as set
        decode m  usage unknown: a gauge holds what can't be a value (invalid) | running unknown  queued unknown
          usage      not from kv_cache_usage_perc: holds what can't be a value
-         not on the page: used, capacity, fill, running, queued (so left out everywhere; another version of the engine may publish it)
+         unknown: used (not on the page; it is left out everywhere; another version of the engine may publish it)
+         unknown: capacity (the labels of cache_config_info do not say for sure how many tokens fit; newer versions say it in the label kv_cache_size_tokens)
+         unknown: fill, running, queued (not on the page; it is left out everywhere; another version of the engine may publish it)
        a gauge holds what can't be a value (nan 1)
        -> look at the gauge on the engine's page, and at the engine's own log
 
@@ -279,7 +281,7 @@ fn a_warm_up_needs_a_router() {
     let said = "warm-up: nothing is sent: upstream refused the connection at ROUTER: check that the \
                 server runs, and on that port\n\n";
     assert!(text.starts_with(said), "{text}");
-    assert!(text.contains("it has no usage yet"), "{text}");
+    assert!(text.contains("it has no KV usage yet"), "{text}");
     assert_eq!(code, 1);
 }
 

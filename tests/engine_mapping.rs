@@ -25,7 +25,7 @@ fn gauge(selector: &str, unit: MappedUnit) -> Option<MappedGauge> {
 
 fn read(spec: MappingSpec, text: &str) -> Reading {
     let mapping = Mapping::new(spec).expect("a mapping");
-    with_page(text, |page| engine::read_mapped(page, &mapping))
+    with_page(text, |page| engine::read_mapped(page, "mine", &mapping))
 }
 
 #[test]
@@ -56,8 +56,8 @@ fn a_usage_in_any_unit_is_a_fraction() {
         let counted: Vec<_> = odd.map(|reason| (reason, 1)).into_iter().collect();
         assert_eq!(reading.odd, counted, "{text}");
         assert_eq!(
-            (reading.engine, reading.role),
-            (Some("mapping"), Some(Role::Unified))
+            (reading.engine.as_deref(), reading.role),
+            (Some("mine"), Some(Role::Unified))
         );
     }
     // A page without the gauge has no pool.

@@ -46,7 +46,7 @@ fn of_model(model: &str, pool: Pool) -> Pool {
 
 fn reading(pools: Vec<Pool>) -> Reading {
     Reading {
-        engine: Some("sglang"),
+        engine: Some("sglang".into()),
         pools,
         ..Reading::none()
     }

@@ -147,7 +147,7 @@ fn an_engine_is_read_as_settings_say_and_kv_keeps_what_a_mapping_reads() {
     until_usage(&mapped, "0.4200");
     let member = pool(&get(mapped.listen, "/").head, "decode");
     assert_eq!(member.number("running"), Some(3.0));
-    assert_eq!(source(&mapped, 0)["engine"], "mapping");
+    assert_eq!(source(&mapped, 0)["engine"], "acme");
     let shown: Vec<String> = foreign(&mapped).into_iter().collect();
     let kept = [
         "acme_running",

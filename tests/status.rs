@@ -89,9 +89,13 @@ fn a_full_cache_is_a_warning_and_then_critical() {
 fn unknown_is_said_in_words_and_never_0() {
     let fresh = Page::real("sglang-0.5.23-decode-tp4-fresh");
     let (text, code) = status(&[&fresh.url()]);
-    let want = "decode  usage unknown of 2,581,504 tokens: no usage on its page; gauges come with \
-                the first request (absent) | running unknown  queued unknown";
-    assert_eq!((&*text, code), (want, 3));
+    let want = format!(
+        "decode  usage unknown of 2,581,504 tokens: there is no KV usage on its page (absent) | \
+                running unknown  queued unknown\n{}: it has no KV usage yet: its gauges come with the first \
+                request; send a request through the router (kvgauge doctor --warmup does), then look again",
+        fresh.address()
+    );
+    assert_eq!((text, code), (want, 3));
     let (json, _) = status_json(&[&fresh.url()]);
     let role = &json["roles"][0];
     assert_eq!(role["usage"], Value::Null);

@@ -113,7 +113,7 @@ fn source(source: &SourceState, conflicts: &Conflicts, now: Instant, max_age: Du
             Some(false) => "down",
         },
         "unknown": unknown.map(Unknown::as_str),
-        "engine": reading.and_then(|r| r.engine),
+        "engine": reading.and_then(|r| r.engine.as_deref()),
         "age_ms": source.taken.map(since),
         "unchanged_ms": source.unchanged_since.map(since),
         "scrape_duration_ms": source.duration.map(|s| s * 1000.0),
@@ -148,6 +148,9 @@ fn source(source: &SourceState, conflicts: &Conflicts, now: Instant, max_age: Du
             .collect::<Map<_, _>>()),
         "passed_over": reading.map(|r| r.passed_over.iter()
             .map(|(value, metric, why)| json!({"value": value, "metric": metric, "why": why}))
+            .collect::<Vec<_>>()),
+        "lacking": reading.map(|r| engine::lacking(r).iter()
+            .map(|l| json!({"value": l.value, "why": l.why, "next": l.next}))
             .collect::<Vec<_>>()),
         "pools": reading.map(|r| r.pools.iter().map(pool).collect::<Vec<_>>()),
     })

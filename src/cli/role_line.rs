@@ -176,10 +176,7 @@ pub(super) fn words(reason: &str) -> Option<&'static str> {
             "the server refuses, or can't be reached",
         ),
         (Unknown::Stale, "the last good reading is too old"),
-        (
-            Unknown::Absent,
-            "no usage on its page; gauges come with the first request",
-        ),
+        (Unknown::Absent, "there is no KV usage on its page"),
         (Unknown::Invalid, "a gauge holds what can't be a value"),
         (
             Unknown::Stalled,

@@ -50,10 +50,10 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// The mapping that a source's page is read by, where its `engine` names one.
+    /// The mapping that a source's page is read by, and its name, where its `engine` names one.
     #[must_use]
-    pub fn mapping(&self, source: &Source) -> Option<&Arc<Mapping>> {
-        self.mappings.get(source.engine.as_ref()?)
+    pub fn mapping(&self, source: &Source) -> Option<(&Arc<str>, &Arc<Mapping>)> {
+        self.mappings.get_key_value(source.engine.as_ref()?)
     }
 }
 

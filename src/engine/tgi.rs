@@ -5,7 +5,11 @@
 //! what fits: their quotient is the pressure. Versions without the latter have no usage.
 
 use super::gauges::Gauge;
+use super::lacking::{Lacking, SEND};
 use super::table::{Candidate, Formula, Table, Value, nothing_more};
+
+const NO_LIMIT: &str = "this version publishes no KV usage: tgi_batch_max_total_tokens, the most tokens that a batch may hold, is not on its page";
+const TAKE_ANOTHER: &str = "its usage stays unknown; a version of TGI 3 that publishes it is read";
 
 pub(super) const TABLE: Table = Table {
     name: "tgi",
@@ -34,5 +38,15 @@ pub(super) const TABLE: Table = Table {
     ],
     never: &[],
     shown_only: &[],
+    lacks: &[
+        Lacking::yet(
+            "usage",
+            "it has no KV usage yet: the running batch's budget comes with the first request",
+            SEND,
+        )
+        .beside("capacity"),
+        Lacking::never("usage", NO_LIMIT, TAKE_ANOTHER),
+        Lacking::never("capacity", NO_LIMIT, TAKE_ANOTHER),
+    ],
     then: nothing_more,
 };

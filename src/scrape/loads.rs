@@ -60,7 +60,7 @@ impl Loads {
 
     pub(super) fn saw_page(&mut self, asked: Instant, reading: &Reading) {
         self.page = Some(asked);
-        self.sglang = reading.engine == Some("sglang");
+        self.sglang = reading.engine.as_deref() == Some("sglang");
         let mut models = reading.pools.iter().map(|pool| &pool.model);
         let first = models.next().cloned().flatten();
         self.model = first.filter(|first| models.all(|model| model.as_ref() == Some(first)));

@@ -10,7 +10,7 @@ use super::loads::{self, Loads};
 use super::pace::{self, Pace};
 use super::scraper::Reports;
 use crate::config::{Settings, Source, SourceKind};
-use crate::engine;
+use crate::engine::{self, Lacking};
 use crate::exposition::{self, Page, Prepared};
 use crate::kv::{Failure, FailureReason, Reading, SourceState};
 use std::rc::Rc;
@@ -248,22 +248,30 @@ impl Poller {
     /// Says what is read and from which metric, at the start and whenever that changes.
     fn announce(&mut self, reading: &Reading) {
         let usage_from = |r: &Reading| r.chosen.iter().find(|(v, _)| *v == "usage").map(|c| c.1);
-        let (engine, metric) = (reading.engine, usage_from(reading));
+        let (engine, metric) = (&reading.engine, usage_from(reading));
         let before = self.state.reading.as_deref();
-        let same = before.is_some_and(|b| b.engine == engine && usage_from(b) == metric);
+        let same = before.is_some_and(|b| b.engine == *engine && usage_from(b) == metric);
         if (same && self.state.up == Some(true)) || !self.may_tell() {
             return;
         }
         let (source, url) = (&self.source.name, &self.state.url);
-        match (engine, metric) {
+        let lacking = engine::lacking(reading);
+        let usage = lacking.iter().find(|lacking| lacking.value == "usage");
+        match (engine::in_words(reading), metric) {
             (Some(engine), Some(metric)) => {
                 tracing::info!("{source}: reading {engine} at {url}, usage from {metric}");
             }
-            (Some(engine), None) => {
-                tracing::info!(
-                    "{source}: reading {engine} at {url}; it has no KV usage yet (gauges come with the first request)"
-                );
-            }
+            (Some(engine), None) => match usage {
+                Some(Lacking { why, comes, .. }) if *comes => {
+                    tracing::info!("{source}: reading {engine} at {url}; {why}");
+                }
+                Some(Lacking { why, next, .. }) => {
+                    tracing::warn!("{source}: reading {engine} at {url}; {why}: {next}");
+                }
+                None => tracing::warn!(
+                    "{source}: reading {engine} at {url}; its KV usage is unknown, as a gauge holds what can't be a value"
+                ),
+            },
             (None, _) if self.source.role.is_some() => {
                 tracing::warn!(
                     "{source}: {url} answers, but no engine known here has KV gauges on it, so its usage stays unknown"

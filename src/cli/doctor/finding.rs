@@ -2,7 +2,7 @@
 
 use crate::cli::role_line::{RoleSays, number, shown};
 use crate::config::{Source, Target};
-use crate::engine::{self, SourceReading};
+use crate::engine::{self, Lacking, SourceReading};
 use crate::kv::{Reading, Role, Unknown};
 use crate::scrape::{Look, Missed, Whose};
 
@@ -117,7 +117,7 @@ pub(super) fn of_source(
 
 fn of_engine(finding: &mut Finding, source: &Source, reading: &Reading, warmed: bool) {
     let role = source.role.or(reading.role);
-    let engine = reading.engine.unwrap_or_default();
+    let engine = engine::in_words(reading).unwrap_or_default();
     finding.say(match (role, reading.role) {
         (Some(role), Some(paged)) if role == paged => {
             format!("engine {engine}, role {role} as its page says")
@@ -151,16 +151,22 @@ fn of_engine(finding: &mut Finding, source: &Source, reading: &Reading, warmed: 
         finding.say(format!("  {value:<10} not from {metric}: {why}"));
     }
     let unknown: Vec<Unknown> = reading.pools.iter().filter_map(|p| p.usage.err()).collect();
-    let fresh = reading.pools.is_empty() || unknown.contains(&Unknown::Absent);
-    let not_there = not_there(reading).join(", ");
-    if !not_there.is_empty() {
-        finding.say(if fresh {
-            format!("  not on the page yet: {not_there}")
-        } else {
-            format!(
-                "  not on the page: {not_there} (so left out everywhere; another version of the \
-                 engine may publish it)"
-            )
+    let (usage, others): (Vec<Lacking>, Vec<Lacking>) = engine::lacking(reading)
+        .into_iter()
+        .partition(|lacking| lacking.value == "usage");
+    for lacking in others.chunk_by(|a, b| (a.why, a.next) == (b.why, b.next)) {
+        let values: Vec<&str> = lacking.iter().map(|lacking| lacking.value).collect();
+        let values = values.join(", ");
+        finding.say(match lacking {
+            // What makes them come is said of the usage.
+            [
+                Lacking {
+                    why, comes: true, ..
+                },
+                ..,
+            ] => format!("  unknown: {values} ({why})"),
+            [Lacking { why, next, .. }, ..] => format!("  unknown: {values} ({why}; {next})"),
+            [] => continue,
         });
     }
     if role.is_none() {
@@ -169,18 +175,18 @@ fn of_engine(finding: &mut Finding, source: &Source, reading: &Reading, warmed: 
             "set the source's role: decode, prefill or unified",
         );
     }
-    if fresh {
-        if warmed {
+    if let Some(Lacking {
+        why, next, comes, ..
+    }) = usage.first()
+    {
+        if warmed && *comes {
             finding.wrong(
-                "it has no usage after the warm-up either",
+                "it has no KV usage after the warm-up either",
                 "see whether the request reached this server (the router's log), and whether this \
                  version of the engine publishes its KV usage at all",
             );
         } else {
-            finding.wrong(
-                "it has no usage yet: its gauges come with the first request",
-                "send a request through the router (kvgauge doctor --warmup does), then look again",
-            );
+            finding.wrong(*why, next);
         }
     } else if !unknown.is_empty() {
         let odd: Vec<String> = reading
@@ -193,22 +199,6 @@ fn of_engine(finding: &mut Finding, source: &Source, reading: &Reading, warmed: 
             "look at the gauge on the engine's page, and at the engine's own log",
         );
     }
-}
-
-/// The values that no pool of a page has.
-fn not_there(reading: &Reading) -> Vec<&'static str> {
-    let none = |has: fn(&crate::kv::Pool) -> bool| !reading.pools.iter().any(has);
-    [
-        ("usage", none(|p| p.usage != Err(Unknown::Absent))),
-        ("used", none(|p| p.used.is_some())),
-        ("capacity", none(|p| p.capacity.is_some())),
-        ("fill", none(|p| p.fill.is_some())),
-        ("running", none(|p| p.running.is_some())),
-        ("queued", none(|p| p.queued.is_some())),
-    ]
-    .into_iter()
-    .filter_map(|(value, none)| none.then_some(value))
-    .collect()
 }
 
 fn of_stranger(finding: &mut Finding, source: &Source, look: &Look, engines: bool) {

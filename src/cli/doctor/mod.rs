@@ -6,7 +6,8 @@ mod warmup;
 use super::args::Doctor;
 use super::urls;
 use crate::config::{self, Settings, Source};
-use crate::kv::{FailureReason, Unknown};
+use crate::engine;
+use crate::kv::FailureReason;
 use crate::scrape::{Look, Missed, get, look_at_source};
 use finding::Finding;
 use std::fmt::Write as _;
@@ -138,13 +139,12 @@ async fn once_warm(settings: &Settings) -> Vec<Result<Look, Missed>> {
     }
 }
 
-/// Whether it is an engine of which a part has no usage yet.
+/// Whether it is an engine of which a part has no usage yet, that may come with a request.
 fn fresh(look: &Result<Look, Missed>) -> bool {
-    let absent = Err(Unknown::Absent);
     look.as_ref().is_ok_and(|look| {
-        let pools = &look.reading.pools;
-        look.reading.engine.is_some()
-            && (pools.is_empty() || pools.iter().any(|pool| pool.usage == absent))
+        let lacking = engine::lacking(&look.reading);
+        let usage = lacking.iter().find(|lacking| lacking.value == "usage");
+        usage.is_some_and(|usage| usage.comes)
     })
 }
 
