@@ -103,7 +103,7 @@ fn said(reading: &Reading) -> String {
         known(&mut out, "queued", state.queued);
         queues(&mut out, &state.queues);
         share(&mut out, "hit", state.hit_rate);
-        known(&mut out, "preempted", sum(reading, |pool| pool.preempted));
+        known(&mut out, "preempted", state.preempted);
     }
     if reading.pools.len() != 1 || reading.role.is_none() {
         for one in &reading.pools {
@@ -114,10 +114,6 @@ fn said(reading: &Reading) -> String {
         let _ = write!(out, "\n  odd {reason}={count}");
     }
     out
-}
-
-fn sum(reading: &Reading, of: impl Fn(&Pool) -> Option<u64>) -> Option<u64> {
-    reading.pools.iter().filter_map(of).reduce(|a, b| a + b)
 }
 
 /// One line a page. How the numbers come about, where more than one page has them:

@@ -175,6 +175,42 @@ fn a_running_kvgauge_says_the_same() {
     assert_eq!(said["sources"][0]["engine"], "sglang");
 }
 
+/// Retractions and the tier in host memory stand in `/kv`, at `/sources` and in the report.
+#[test]
+fn what_was_preempted_and_how_full_host_memory_is_is_said_everywhere() {
+    let hot = support::data::page("sglang-0.5.23-decode-tp4-hot");
+    let labels = "{engine_type=\"decode\",model_name=\"/models/tiny\",tp_rank=\"0\"}";
+    let tier = format!(
+        "{hot}sglang:hicache_host_used_tokens{labels} 300\nsglang:hicache_host_total_tokens{labels} 400\n"
+    );
+    let page = Page::text(tier);
+    let (kvgauge, _upstream) = front(&[("decode", &page)]);
+    kvgauge.until_up("decode");
+    let kv = get(kvgauge.admin, "/kv").json();
+    let sources = get(kvgauge.admin, "/sources").json();
+    let (report, _) = status_json(&[&format!("http://{}", kvgauge.admin)]);
+    let (of_page, _) = status_json(&[&page.url()]);
+    for said in [
+        &kv["roles"][0],
+        &sources["sources"][0]["pools"][0],
+        &report["roles"][0],
+        &of_page["roles"][0],
+    ] {
+        assert_eq!(
+            (&said["preempted"], &said["host"]),
+            (&json!(7), &json!(0.75))
+        );
+    }
+    page.set(support::page::Behaviour::Text(support::data::page(
+        "sglang-0.5.5-decode-tp4-busy",
+    )));
+    support::eventually("an engine that says neither", || {
+        let kv = get(kvgauge.admin, "/kv").json();
+        let role = &kv["roles"][0];
+        (role["preempted"].is_null() && role["host"].is_null()).then_some(())
+    });
+}
+
 #[test]
 fn a_part_that_is_missing_is_a_warning() {
     let (_, decode) = busy();

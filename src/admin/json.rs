@@ -44,6 +44,8 @@ fn role(state: &RoleState) -> Value {
         "queues": queues(&state.queues),
         "pending": state.pending,
         "hit_rate": state.hit_rate,
+        "preempted": state.preempted,
+        "host": state.host,
         "age_ms": state.age.map(millis),
         "pools": state.pools,
         "missing": state.missing.map(|(count, why)| json!({
