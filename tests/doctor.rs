@@ -216,6 +216,24 @@ WRONG  decode  http://DECODE/metrics
 }
 
 #[test]
+fn a_redirect_on_the_same_server_is_followed_and_said() {
+    let there = support::data::page("sglang-0.5.23-decode-tp4-busy");
+    let page = Page::new(Behaviour::Paths(vec![
+        ("/metrics", Behaviour::Redirect(307, "/metrics/".to_owned())),
+        ("/metrics/", Behaviour::Text(there)),
+    ]));
+    let (text, code) = one(&page);
+    let said = "\
+ok     decode  http://DECODE/metrics
+       answered in N ms: 824 samples, 127,353 bytes
+       redirected to /metrics/, which was followed
+       engine sglang, role decode as its page says
+";
+    assert!(text.starts_with(said), "{text}");
+    assert_eq!(code, 0);
+}
+
+#[test]
 fn what_looks_like_kv_usage_on_an_unknown_engine_is_shown_and_not_believed() {
     let page = "# TYPE acme_kv_cache_usage gauge\n\
                 acme_kv_cache_usage{shard=\"0\"} 0.25\nacme_kv_cache_usage{shard=\"1\"} 0.5\n\

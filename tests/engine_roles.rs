@@ -448,6 +448,7 @@ fn source(taken: Option<Instant>, failure: Option<FailureReason>, at: Instant) -
         duration: None,
         samples: None,
         bytes: None,
+        redirected: None,
         exposed: None,
         left_out: Vec::new(),
         failure: failure.map(|reason| Failure {

@@ -108,6 +108,7 @@ fn source(source: &SourceState, conflicts: &Conflicts, now: Instant, max_age: Du
     json!({
         "name": source.name,
         "url": source.url,
+        "redirected_to": source.redirected,
         "role": source.role.map(Role::as_str),
         "state": match source.up {
             None => "not_read",

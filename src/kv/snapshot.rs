@@ -105,6 +105,8 @@ pub struct SourceState {
     pub samples: Option<u64>,
     /// Bytes of the last good page.
     pub bytes: Option<u64>,
+    /// The path where the last good page was found, where the one in `url` redirects there.
+    pub redirected: Option<Arc<str>>,
     /// Samples of the last good page that are shown again.
     pub exposed: Option<u64>,
     /// What is left out of the last good page; empty for a page without fault.

@@ -63,6 +63,22 @@ pub(super) fn explain(name: &str, url: &Target, failed: &Failed) -> String {
                 status.as_u16()
             )
         }
+        Failed::Moved(to, there) => match &**there {
+            Failed::Status(status, Some(location)) if status.is_redirection() => {
+                format!(
+                    "{name} redirects from {path} to {}, and from there to {location}: set the source's url to where its page is",
+                    to.path()
+                )
+            }
+            there => {
+                let name = format!("{name} (redirected from {path} to {})", to.path());
+                let url = Target {
+                    path: to.path().into(),
+                    ..url.clone()
+                };
+                explain(&name, &url, there)
+            }
+        },
         Failed::Denied(status, advice) => {
             format!("{name} answered {} at {path}: {advice}", status.as_u16())
         }

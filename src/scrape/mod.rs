@@ -12,6 +12,7 @@ mod loads;
 mod pace;
 mod poller;
 mod probe;
+mod redirect;
 mod scraper;
 
 pub use board::{Board, Discovery, View};

@@ -59,6 +59,7 @@ pub(super) fn initial(source: &Source) -> SourceState {
         duration: None,
         samples: None,
         bytes: None,
+        redirected: None,
         exposed: None,
         left_out: Vec::new(),
         failure: None,
@@ -107,6 +108,7 @@ impl Poller {
             };
             let took = asked.elapsed();
             self.state.duration = Some(took.as_secs_f64());
+            self.state.redirected = self.fetcher.redirected().map(Arc::from);
             match result {
                 Ok(page) => {
                     self.failed = 0;

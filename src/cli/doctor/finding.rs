@@ -85,6 +85,9 @@ pub(super) fn of_source(
         several(look.samples as u64, "sample"),
         number(look.bytes as u64)
     ));
+    if let Some(path) = &look.redirected {
+        finding.say(format!("redirected to {}, which was followed", shown(path)));
+    }
     if let Some((count, line, reason)) = look.bad_lines {
         finding.say(format!(
             "{} can't be read and are left out, the first in line {line} ({reason})",
