@@ -449,6 +449,11 @@ fn source(taken: Option<Instant>, failure: Option<FailureReason>, at: Instant) -
         samples: None,
         bytes: None,
         redirected: None,
+        kind: "metrics",
+        bearer_file: None,
+        reads: None,
+        without_loads: None,
+        interval: None,
         exposed: None,
         left_out: Vec::new(),
         failure: failure.map(|reason| Failure {

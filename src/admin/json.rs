@@ -109,6 +109,8 @@ fn source(source: &SourceState, conflicts: &Conflicts, now: Instant, max_age: Du
         "name": source.name,
         "url": source.url,
         "redirected_to": source.redirected,
+        "kind": source.kind,
+        "bearer_file": source.bearer_file.as_ref().map(|path| path.display().to_string()),
         "role": source.role.map(Role::as_str),
         "state": match source.up {
             None => "not_read",
@@ -117,6 +119,9 @@ fn source(source: &SourceState, conflicts: &Conflicts, now: Instant, max_age: Du
         },
         "unknown": unknown.map(Unknown::as_str),
         "engine": reading.and_then(|r| r.engine.as_deref()),
+        "reading_from": source.reads,
+        "without_loads": source.without_loads,
+        "interval_ms": source.interval.map(millis),
         "age_ms": source.taken.map(since),
         "unchanged_ms": source.unchanged_since.map(since),
         "scrape_duration_ms": source.duration.map(|s| s * 1000.0),

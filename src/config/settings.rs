@@ -298,6 +298,18 @@ pub enum SourceKind {
     Auto,
 }
 
+impl SourceKind {
+    /// The name in settings.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            SourceKind::Metrics => "metrics",
+            SourceKind::SglangLoads => "sglang-loads",
+            SourceKind::Auto => "auto",
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

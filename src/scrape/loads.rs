@@ -66,6 +66,17 @@ impl Loads {
         self.model = first.filter(|first| models.all(|model| model.as_ref() == Some(first)));
     }
 
+    /// Why the page gives the readings now, where it has been read.
+    pub(super) fn why_not(&self, now: Instant) -> Option<&str> {
+        if self.page.is_none() || self.may_ask(now) {
+            None
+        } else if self.sglang {
+            self.told.as_deref()
+        } else {
+            Some("its page is not SGLang's, and no other engine has loads")
+        }
+    }
+
     /// The source is not what it was: everything is asked anew.
     pub(super) fn forget(&mut self) {
         self.page = None;

@@ -41,6 +41,8 @@ struct Understood {
     /// `None` where the page was not read this time.
     prepared: Option<Prepared>,
     reading: Reading,
+    /// What the reading is of: `page` or `loads`.
+    of: &'static str,
     /// Of the gauges that the reading is made of; of all that is on the page, shown again or not,
     /// where there is no such gauge.
     content: u64,
@@ -60,6 +62,11 @@ pub(super) fn initial(source: &Source) -> SourceState {
         samples: None,
         bytes: None,
         redirected: None,
+        kind: source.kind.as_str(),
+        bearer_file: source.bearer_file.clone(),
+        reads: None,
+        without_loads: None,
+        interval: None,
         exposed: None,
         left_out: Vec::new(),
         failure: None,
@@ -116,6 +123,7 @@ impl Poller {
                     if let Some(prepared) = page.prepared {
                         self.page = Some(Arc::new(prepared));
                     }
+                    self.state.reads = Some(page.of);
                     self.good(asked, page.reading);
                 }
                 Err(failed) => {
@@ -127,12 +135,18 @@ impl Poller {
                     self.bad(asked, &failed);
                 }
             }
+            if self.source.kind == SourceKind::Auto {
+                let why = self.loads.why_not(Instant::now());
+                self.state.without_loads = why.map(Arc::from);
+            }
+            let every = self.every();
+            self.state.interval = Some(every);
             reports.report(Entry {
                 id: self.id,
                 state: Arc::new(self.state.clone()),
                 page: self.page.clone(),
             });
-            sleep(self.pause(asked)).await;
+            sleep(self.pause(asked, every)).await;
         }
     }
 
@@ -184,16 +198,22 @@ impl Poller {
         }
     }
 
-    /// From now to the next read.
-    fn pause(&self, asked: Instant) -> Duration {
+    /// From one read to the next, as it stands now.
+    fn every(&self) -> Duration {
         let scrape = &self.settings.scrape;
         let set = self.source.interval.unwrap_or(scrape.interval);
         if self.failed > 0 {
-            return pace::back_off(set, self.failed, scrape.max_age)
-                .saturating_sub(asked.elapsed());
+            return pace::back_off(set, self.failed, scrape.max_age);
         }
         let took = Duration::try_from_secs_f64(self.state.duration.unwrap_or_default());
-        let every = pace::stretched(set, took.unwrap_or_default(), scrape.max_age);
+        pace::stretched(set, took.unwrap_or_default(), scrape.max_age)
+    }
+
+    /// From now to the next read.
+    fn pause(&self, asked: Instant, every: Duration) -> Duration {
+        if self.failed > 0 {
+            return every.saturating_sub(asked.elapsed());
+        }
         self.pace.pause(asked, Instant::now(), every)
     }
 
@@ -221,6 +241,7 @@ impl Poller {
         let reading = engine::read_source(&page, &self.source, &self.settings);
         Ok(Understood {
             prepared: Some(prepared),
+            of: "page",
             // Of a whole page something moves each time: it counts our own reads, for one.
             content: reading.fingerprint.unwrap_or_else(|| page.content_hash()),
             reading,
@@ -306,6 +327,7 @@ impl Poller {
         }
         if reason.ends_reading() {
             self.state.reading = None;
+            self.state.reads = None;
         }
         if let Some(count) = FailureReason::ALL
             .iter()
@@ -327,6 +349,7 @@ impl Poller {
 fn of_loads(reading: Reading) -> Understood {
     Understood {
         prepared: None,
+        of: "loads",
         content: reading.fingerprint.unwrap_or_default(),
         reading,
     }

@@ -63,7 +63,7 @@ struct Lacks {
 /// What one of them answered.
 enum Answer {
     Kvgauge(Vec<RoleSays>, Vec<SourceSays>),
-    Page(Look),
+    Page(Box<Look>),
     Nothing(Missed),
 }
 
@@ -120,9 +120,9 @@ impl Asked {
         match look(&self.name, &page, scrape).await {
             Ok(look) if look.whose == Whose::Kvgauge => match self.kv(scrape).await {
                 Ok(Some(answer)) => answer,
-                Ok(None) | Err(_) => Answer::Page(look),
+                Ok(None) | Err(_) => Answer::Page(Box::new(look)),
             },
-            Ok(look) => Answer::Page(look),
+            Ok(look) => Answer::Page(Box::new(look)),
             Err(missed) => Answer::Nothing(missed),
         }
     }
