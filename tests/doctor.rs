@@ -324,6 +324,151 @@ WRONG  upstream         http://ROUTER
     assert_eq!(code, 1);
 }
 
+// === sources that are found ===
+
+/// The report on what these settings find; `ports` as in [`doctor`]. There is no router.
+fn found(settings: &str, ports: &[(&str, u16)]) -> (String, i32) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("kvgauge.toml");
+    std::fs::write(&file, settings).unwrap();
+    let upstream = Upstream::ok();
+    let front = format!("http://{}", upstream.address());
+    let arguments = ["--config", file.to_str().unwrap(), "--upstream", &front];
+    let (text, code) = doctor(&arguments, ports);
+    let rest = text.split_once("\n\n").unwrap().1;
+    (rest.to_owned(), code)
+}
+
+fn worker(page: &Page, kind: &str) -> serde_json::Value {
+    serde_json::json!({"url": format!("http://{}", page.address()), "worker_type": kind})
+}
+
+fn listing(workers: &[serde_json::Value]) -> Page {
+    Page::text(serde_json::json!({ "workers": workers }).to_string())
+}
+
+#[test]
+fn sources_that_are_found_are_looked_at_like_those_that_are_set() {
+    let decode = Page::real("sglang-0.5.23-decode-tp4-busy");
+    let prefill = Page::new(Behaviour::Status(404));
+    let router = listing(&[worker(&decode, "decode"), worker(&prefill, "prefill")]);
+    let folder = tempfile::tempdir().unwrap();
+    let targets = folder.path().join("targets.json");
+    let vllm = Page::real("vllm-0.32.0-loaded");
+    let groups = serde_json::json!([{"targets": [vllm.address().to_string()]}]);
+    std::fs::write(&targets, groups.to_string()).unwrap();
+    let (text, code) = found(
+        &format!(
+            "[discovery]\nworkers = \"http://{}\"\nfile_sd = [{:?}]\n",
+            router.address(),
+            targets
+        ),
+        &[
+            ("ROUTER", router.address().port()),
+            ("DECODE", decode.address().port()),
+            ("PREFILL", prefill.address().port()),
+            ("VLLM", vllm.address().port()),
+        ],
+    );
+    let verdicts: Vec<String> = text
+        .lines()
+        .filter(|line| !line.starts_with(' ') && !line.is_empty())
+        .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+        .collect();
+    let wanted = [
+        "ok discovery.workers http://ROUTER/workers".to_owned(),
+        format!("ok discovery.file_sd {}", targets.display()),
+        "ok VLLM http://VLLM/metrics".to_owned(),
+        "ok decode-DECODE http://DECODE/metrics".to_owned(),
+        "WRONG prefill-PREFILL http://PREFILL/metrics".to_owned(),
+        "1 of 6 WRONG: see the arrows (->).".to_owned(),
+    ];
+    assert_eq!(verdicts, wanted, "{text}");
+    assert!(text.contains("       found 2 pages\n"), "{text}");
+    assert!(text.contains("       found 1 page\n"), "{text}");
+    assert!(text.contains("12,034 / 2,581,504 tokens"), "{text}");
+    assert!(text.contains("metrics are off"), "{text}");
+    assert_eq!(code, 1);
+}
+
+#[test]
+fn a_list_without_sources_is_wrong_and_says_what_to_do() {
+    let router = listing(&[]);
+    let folder = tempfile::tempdir().unwrap();
+    let pattern = folder.path().join("*.json");
+    let (text, code) = found(
+        &format!(
+            "[discovery]\nworkers = \"http://{}\"\nfile_sd = [{pattern:?}]\n\
+             dns = [\"decode=http://no.invalid:30002\"]\n",
+            router.address(),
+        ),
+        &[("ROUTER", router.address().port())],
+    );
+    let text = text.replace(pattern.to_str().unwrap(), "PATTERN");
+    let error = regex_lite::Regex::new(r"resolve: .* \(disc").unwrap();
+    let text = error.replace(&text, "resolve: WHY (disc");
+    let want = "\
+WRONG  discovery.workers  http://ROUTER/workers
+       the router has no workers
+       -> start them, and name them to the router (--worker-urls, --prefill, --decode); those of a router that has just started take a moment
+
+WRONG  discovery.file_sd  PATTERN
+       no file that fits names a target
+       -> see that the files are there, and that their groups have targets
+
+WRONG  discovery.dns      no.invalid:30002
+       the name \"no.invalid\" does not resolve: WHY (discovery.dns)
+       -> check the name, and who resolves it here
+
+3 of 4 WRONG: see the arrows (->).";
+    assert_eq!((&*text, code), (want, 1));
+}
+
+#[test]
+fn a_list_that_can_not_be_had_and_one_that_is_too_long_are_wrong() {
+    let decode = Page::real("sglang-0.5.23-decode-tp4-busy");
+    let more: Vec<_> = (1..=3)
+        .map(|n| serde_json::json!({"url": format!("http://z{n}.invalid:1"), "worker_type": "decode"}))
+        .collect();
+    let all: Vec<_> = [worker(&decode, "decode")]
+        .into_iter()
+        .chain(more)
+        .collect();
+    let router = listing(&all);
+    let ports = [
+        ("ROUTER", router.address().port()),
+        ("DECODE", decode.address().port()),
+    ];
+    let settings = format!(
+        "[discovery]\nmax_sources = 1\nworkers = \"http://{}\"\n",
+        router.address()
+    );
+    let (text, code) = found(&settings, &ports);
+    let said = "\
+WRONG  discovery.workers       http://ROUTER/workers
+       found 4 pages
+       3 of them are not read, as discovery.max_sources is 1
+       -> raise discovery.max_sources if all are meant
+
+ok     decode-DECODE  http://DECODE/metrics
+";
+    // Names are padded to the longest, which has a port in it.
+    let squeezed = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(squeezed(&text).starts_with(&squeezed(said)), "{text}");
+    assert!(!text.contains("invalid"), "{text}");
+    assert_eq!(code, 1);
+
+    router.set(Behaviour::Status(404));
+    let (text, code) = found(&settings, &ports);
+    let want = "\
+WRONG  discovery.workers  http://ROUTER/workers
+       the router (discovery.workers) answered 404 at http://ROUTER/workers
+       -> only sglang-router has this list; name its API port, not that of its metrics
+
+1 of 2 WRONG: see the arrows (->).";
+    assert_eq!((&*text, code), (want, 1));
+}
+
 #[test]
 fn wrong_usage_is_said_in_the_words_of_who_typed_it() {
     let (text, code) = doctor(&["127.0.0.1:30002"], &[]);

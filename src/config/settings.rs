@@ -254,6 +254,13 @@ pub struct DnsName {
 }
 
 impl Discovery {
+    /// Finds nothing.
+    pub fn clear(&mut self) {
+        self.workers = None;
+        self.file_sd.clear();
+        self.dns.clear();
+    }
+
     /// Whether sources are found at all.
     #[must_use]
     pub fn is_on(&self) -> bool {

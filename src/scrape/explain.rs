@@ -50,7 +50,9 @@ pub(super) fn explain(name: &str, url: &Target, failed: &Failed) -> String {
             )
         }
         Failed::NotLoads(why) => {
-            format!("{name} answered at {path} no loads of SGLang's that can be used ({why})")
+            format!(
+                "{name} answered at {path} no loads of SGLang's that can be used ({why}): set the source's kind to \"metrics\""
+            )
         }
         Failed::Status(StatusCode::NOT_FOUND, _) => {
             format!(

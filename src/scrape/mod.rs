@@ -16,5 +16,6 @@ mod redirect;
 mod scraper;
 
 pub use board::{Board, Discovery, View};
+pub(crate) use discover::{Way, search};
 pub(crate) use probe::{Look, Missed, Whose, get, look, look_at_source};
 pub use scraper::Scraper;

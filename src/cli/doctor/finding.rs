@@ -4,21 +4,22 @@ use crate::cli::role_line::{RoleSays, number, shown};
 use crate::config::{Source, Target};
 use crate::engine::{self, Lacking, SourceReading};
 use crate::kv::{Reading, Role, Unknown};
-use crate::scrape::{Look, Missed, Whose};
+use crate::scrape::{Look, Missed, Way, Whose};
 
 /// One thing that was looked at.
 pub(super) struct Finding {
     pub(super) name: String,
-    pub(super) url: String,
+    /// Where: an address, or what is looked at to find some.
+    pub(super) at: String,
     pub(super) fine: bool,
     pub(super) lines: Vec<String>,
 }
 
 impl Finding {
-    fn of(name: &str, url: &Target) -> Finding {
+    fn of(name: &str, at: impl Into<String>) -> Finding {
         Finding {
             name: name.to_owned(),
-            url: url.to_string(),
+            at: at.into(),
             fine: true,
             lines: Vec::new(),
         }
@@ -34,18 +35,18 @@ impl Finding {
         self.say(format!("-> {cure}"));
     }
 
-    /// A failure's message is `cause: cure`.
-    fn missed(&mut self, missed: &Missed) {
-        match missed.message.rsplit_once(": ") {
+    /// A failure in the words `cause: cure`.
+    fn failed(&mut self, words: &str) {
+        match words.rsplit_once(": ") {
             Some((cause, cure)) => self.wrong(cause, cure),
-            None => self.wrong(&*missed.message, "see the server's own log"),
+            None => self.wrong(words, "see the server's own log"),
         }
     }
 }
 
 /// The router that requests go to. Any answer of HTTP is one.
 pub(super) fn of_router(url: &Target, answer: &Result<Vec<u8>, Missed>) -> Finding {
-    let mut finding = Finding::of("upstream", url);
+    let mut finding = Finding::of("upstream", url.to_string());
     match answer {
         Ok(_) => finding.say("answers at /v1/models"),
         Err(missed) => match missed.status {
@@ -57,8 +58,49 @@ pub(super) fn of_router(url: &Target, answer: &Result<Vec<u8>, Missed>) -> Findi
                 "is there, and answered {} at /v1/models",
                 status.as_u16()
             )),
-            None => finding.missed(missed),
+            None => finding.failed(&missed.message),
         },
+    }
+    finding
+}
+
+/// One way in which sources are found, of which so many are read at most.
+pub(super) fn of_way(way: &Way, most: usize) -> Finding {
+    let mut finding = Finding::of(&format!("discovery.{}", way.kind), shown(&way.at));
+    match way.found {
+        Some(0) if way.problem.is_none() => {
+            let (cause, cure) = match way.kind {
+                "workers" => (
+                    "the router has no workers",
+                    "start them, and name them to the router (--worker-urls, --prefill, --decode); \
+                     those of a router that has just started take a moment",
+                ),
+                "file_sd" => (
+                    "no file that fits names a target",
+                    "see that the files are there, and that their groups have targets",
+                ),
+                _ => (
+                    "no address stands behind it",
+                    "check the name, and that servers are registered under it",
+                ),
+            };
+            finding.wrong(cause, cure);
+        }
+        Some(found @ 1..) => finding.say(format!("found {}", several(found as u64, "page"))),
+        Some(0) | None => {}
+    }
+    if let Some(words) = &way.problem {
+        finding.failed(words);
+    }
+    if way.beyond > 0 {
+        finding.wrong(
+            format!(
+                "{} of them are not read, as discovery.max_sources is {}",
+                number(way.beyond as u64),
+                number(most as u64)
+            ),
+            "raise discovery.max_sources if all are meant",
+        );
     }
     finding
 }
@@ -71,11 +113,11 @@ pub(super) fn of_source(
     engines: bool,
     warmed: bool,
 ) -> Finding {
-    let mut finding = Finding::of(&source.name, &source.url);
+    let mut finding = Finding::of(&source.name, source.url.to_string());
     let look = match look {
         Ok(look) => look,
         Err(missed) => {
-            finding.missed(missed);
+            finding.failed(&missed.message);
             return finding;
         }
     };

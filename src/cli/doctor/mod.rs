@@ -8,7 +8,7 @@ use super::urls;
 use crate::config::{self, Settings, Source};
 use crate::engine;
 use crate::kv::FailureReason;
-use crate::scrape::{Look, Missed, get, look_at_source};
+use crate::scrape::{Look, Missed, get, look_at_source, search};
 use finding::Finding;
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -33,7 +33,11 @@ pub fn run(args: &Doctor) -> ExitCode {
         ..config::Flags::default()
     };
     let settings = match config::load(args.config.as_deref(), config::environment(), &flags) {
-        Ok((settings, warnings)) => {
+        Ok((mut settings, warnings)) => {
+            if !args.urls.is_empty() {
+                // Those pages are meant, and no others.
+                settings.discovery.clear();
+            }
             for warning in warnings {
                 eprintln!("{warning}");
             }
@@ -67,13 +71,16 @@ pub fn run(args: &Doctor) -> ExitCode {
 
 /// Whether all is fine. Says what it finds on standard output.
 async fn examine(settings: &Settings, router: bool, warm_up: bool) -> bool {
-    if settings.discovery.is_on() {
-        say(
-            "sources that are found are not looked at here: a running kvgauge has them at /sources\n\n",
-        );
-    }
+    let (sources, ways) = search(settings).await;
+    let settings = &Settings {
+        sources,
+        ..settings.clone()
+    };
     let mut looks = looks(settings).await;
-    let mut findings = Vec::new();
+    let mut findings: Vec<Finding> = ways
+        .iter()
+        .map(|way| finding::of_way(way, settings.discovery.max_sources))
+        .collect();
     let mut warmed = false;
     if router {
         let answer = ask_router(settings).await;
@@ -90,7 +97,7 @@ async fn examine(settings: &Settings, router: bool, warm_up: bool) -> bool {
                 warmed = true;
             }
         }
-        findings.push(finding::of_router(&settings.upstream, &answer));
+        findings.insert(0, finding::of_router(&settings.upstream, &answer));
     }
     let engines = looks.iter().flatten().any(|l| l.reading.engine.is_some());
     for (source, look) in settings.sources.iter().zip(&looks) {
@@ -167,9 +174,9 @@ fn report(findings: &[Finding]) -> String {
     let width = findings.iter().map(|f| f.name.len()).max().unwrap_or(0);
     for finding in findings {
         let verdict = if finding.fine { "ok" } else { "WRONG" };
-        let (name, url) = (&finding.name, &finding.url);
+        let (name, at) = (&finding.name, &finding.at);
         // Writing to a String does not fail.
-        let _ = writeln!(text, "{verdict:<5}  {name:<width$}  {url}");
+        let _ = writeln!(text, "{verdict:<5}  {name:<width$}  {at}");
         for line in &finding.lines {
             let _ = writeln!(text, "       {line}");
         }
