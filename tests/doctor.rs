@@ -8,7 +8,7 @@ use kvgauge::sim::{Deployment, DeploymentConfig};
 use std::time::Duration;
 use support::kvgauge::run;
 use support::page::Behaviour;
-use support::{Page, Upstream};
+use support::{Page, Setup, Upstream, eventually, get};
 
 /// What it says on standard output, and its exit code. Ports are written by the names given, times N.
 fn doctor(arguments: &[&str], ports: &[(&str, u16)]) -> (String, i32) {
@@ -245,14 +245,113 @@ WRONG  decode  http://DECODE/metrics
        no engine known here has KV gauges on it, but these look like it:
          acme_kv_cache_usage 0.25 may be usage, in fraction; several, told apart by shard
          acme_requests_running 3 may be running, in requests
-       its usage stays unknown: nothing is guessed by names
-       -> see what the engine's documentation says of them; then put this, mended where it has to be, into the settings, and engine = \"mine\" into the source:
+       its usage stays unknown, as nothing is guessed by names
+       -> see what the engine's documentation says of them; then put this, mended where it has to be, into the settings:
             [engine.mine]
             usage = { metric = \"acme_kv_cache_usage\", unit = \"fraction\" }
             running = { metric = \"acme_requests_running\", unit = \"requests\" }
+            # rank = \"shard\"  # if each has a pool of its own; or metric = 'NAME{shard=\"…\"}' for the one that is meant; else the largest counts
+            [[source]]
+            name = \"decode\"
+            url = \"http://DECODE/metrics\"
+            role = \"decode\"
+            engine = \"mine\"
 
 1 of 1 WRONG: see the arrows (->).";
     assert_eq!((&*text, code), (want, 1));
+}
+
+/// The lines to paste behind an arrow, as a person would copy them.
+fn pasted(text: &str) -> String {
+    let from = text.find("[engine.").unwrap_or_else(|| panic!("{text}"));
+    let lines = text[from..].lines().take_while(|line| !line.is_empty());
+    lines.fold(String::new(), |all, line| all + line + "\n")
+}
+
+const ACME: &str = "\
+# TYPE acme_kv_blocks_used gauge
+acme_kv_blocks_used{shard=\"0\",model=\"m\"} 10
+acme_kv_blocks_used{shard=\"1\",model=\"m\"} 30
+# TYPE acme_max_kv_blocks gauge
+acme_max_kv_blocks{shard=\"0\",model=\"m\"} 40
+acme_max_kv_blocks{shard=\"1\",model=\"m\"} 40
+# TYPE acme_requests_running gauge
+acme_requests_running 3
+";
+
+/// As it comes off the screen it is settings that kvgauge starts with, and the usage is there.
+#[test]
+fn what_is_to_be_pasted_gives_the_usage_when_it_is() {
+    let page = Page::text(ACME);
+    let (text, _) = doctor(&[&format!("decode={}", page.url())], &[]);
+    let settings = pasted(&text);
+    let upstream = Upstream::ok();
+    let usage = |settings: &str| {
+        let kvgauge = Setup::new(upstream.address()).settings(settings).start();
+        kvgauge.until_up("decode");
+        let engine = get(kvgauge.admin, "/sources").json()["sources"][0]["engine"].clone();
+        assert_eq!(engine, "mine", "{settings}");
+        kvgauge.says("reading mine (mapping in the settings) at");
+        eventually("the usage is there", || {
+            get(kvgauge.listen, "/").head.get("x-kv-usage")
+        })
+    };
+    // The fullest shard, as long as nobody says that each is a pool; then 40 of 80 blocks.
+    assert_eq!(usage(&settings), "0.7500", "{settings}");
+    let mended = settings.replacen("# rank", "rank", 1);
+    let mended = mended.replacen("# block_size", "block_size", 1);
+    assert_eq!(mended.len() + 4, settings.len(), "{settings}");
+    assert_eq!(usage(&mended), "0.5000", "{mended}");
+    // And doctor has nothing to say any more.
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("kvgauge.toml");
+    let upstream = format!("upstream = \"http://{}\"\n", upstream.address());
+    std::fs::write(&file, upstream + &mended).unwrap();
+    let (text, code) = doctor(&["--config", file.to_str().unwrap()], &[]);
+    assert!(
+        text.contains("engine mine (mapping in the settings), role decode as set"),
+        "{text}"
+    );
+    assert!(text.ends_with("Nothing is wrong."), "{text}");
+    assert_eq!(code, 0);
+}
+
+/// Where the sources stand in settings already, only the mapping is to be pasted; each engine gets one
+/// of its own, beside those that are there.
+#[test]
+fn what_is_to_be_pasted_goes_beside_what_the_settings_have() {
+    let (first, second) = (Page::text(ACME), Page::text("other_kv_cache_usage 0.25\n"));
+    let settings = format!(
+        "[engine.mine]\nusage = {{ metric = \"x\", unit = \"fraction\" }}\n\
+         [[source]]\nname = \"a\"\nurl = \"{}\"\nrole = \"decode\"\n\
+         [[source]]\nname = \"b\"\nurl = \"{}\"\nrole = \"prefill\"\n",
+        first.url(),
+        second.url()
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("kvgauge.toml");
+    std::fs::write(&file, &settings).unwrap();
+    let upstream = Upstream::ok();
+    let front = format!("http://{}", upstream.address());
+    let arguments = ["--config", file.to_str().unwrap(), "--upstream", &front];
+    let (text, code) = doctor(&arguments, &[]);
+    assert_eq!(code, 1);
+    assert!(!text.contains("[[source]]"), "{text}");
+    let mut mended = settings;
+    for (source, name) in [("a", "mine-2"), ("b", "mine-3")] {
+        let into = format!("and engine = \"{name}\" into the section of the source {source}:");
+        assert!(text.contains(&into), "{text}");
+        mended = mended.replace(
+            &format!("name = \"{source}\"\n"),
+            &format!("name = \"{source}\"\nengine = \"{name}\"\n"),
+        );
+        let from = text.find(&format!("[engine.{name}]")).unwrap();
+        mended.push_str(&pasted(&text[from..]));
+    }
+    std::fs::write(&file, &mended).unwrap();
+    let (text, code) = doctor(&arguments, &[]);
+    assert!(text.contains("\n\nNothing is wrong."), "{text}\n{mended}");
+    assert_eq!(code, 0);
 }
 
 #[test]

@@ -128,6 +128,10 @@ fn of_its_kind(reading: &Reading, value: &'static str) -> Option<Lacking> {
             "kind = \"metrics\" at the source takes what there is from its page",
         ));
     }
+    if value == "usage" && has(reading, value) {
+        let why = "some of its pools have no KV usage yet";
+        return Some(Lacking::yet(value, why, SEND));
+    }
     let other = |pool: &Pool| pool.usage.is_ok() && pool.kind != PoolKind::Full;
     (matches!(value, "used" | "capacity") && reading.pools.iter().any(other)).then(|| {
         let why = "of its fullest pool no tokens are published";

@@ -29,7 +29,7 @@ fn means(gauge: &MappedGauge, sample: &Sample<'_, '_>) -> bool {
 }
 
 /// What a page says when it is read by the mapping of this name. Gauges without the labels that tell pools apart
-/// belong to the only pool, where there is one.
+/// belong to the only pool, where there is one; of several, requests without them are nobody's.
 #[must_use]
 pub fn read_mapped(page: &Page<'_>, name: &str, mapping: &Mapping) -> Reading {
     let spec = mapping.spec();
@@ -64,6 +64,12 @@ pub fn read_mapped(page: &Page<'_>, name: &str, mapping: &Mapping) -> Reading {
         && let Some(mut pool) = sheet.rows.first_entry()
     {
         pool.get_mut().absorb(loose);
+    }
+    // Of several pools it is nobody's, and no pool without a usage either.
+    if sheet.rows.len() > 2 && spec.rank.is_some() {
+        sheet
+            .rows
+            .retain(|key, row| key.rank.is_some() || of_kv(row));
     }
 
     let block_size = match &spec.block_size {

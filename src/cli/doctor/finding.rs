@@ -1,5 +1,6 @@
 //! What is made of one look: right or wrong, in lines, each cause with its cure behind an arrow.
 
+use super::mapping;
 use crate::cli::role_line::{RoleSays, number, shown};
 use crate::config::{Source, Target};
 use crate::engine::{self, Lacking, SourceReading};
@@ -13,6 +14,14 @@ pub(super) struct Finding {
     pub(super) at: String,
     pub(super) fine: bool,
     pub(super) lines: Vec<String>,
+}
+
+/// What may be pasted into settings.
+pub(super) struct Paste<'a> {
+    /// The name of a mapping.
+    pub(super) mapping: &'a str,
+    /// Whether a whole `[[source]]` too: the source stands in no settings.
+    pub(super) source: bool,
 }
 
 impl Finding {
@@ -112,6 +121,7 @@ pub(super) fn of_source(
     look: &Result<Look, Missed>,
     engines: bool,
     warmed: bool,
+    paste: &Paste<'_>,
 ) -> Finding {
     let mut finding = Finding::of(&source.name, source.url.to_string());
     let look = match look {
@@ -155,7 +165,7 @@ pub(super) fn of_source(
                 ),
             );
         }
-        Whose::Other => of_stranger(&mut finding, source, look, engines),
+        Whose::Other => of_stranger(&mut finding, source, look, engines, paste),
     }
     finding
 }
@@ -246,7 +256,13 @@ fn of_engine(finding: &mut Finding, source: &Source, reading: &Reading, warmed: 
     }
 }
 
-fn of_stranger(finding: &mut Finding, source: &Source, look: &Look, engines: bool) {
+fn of_stranger(
+    finding: &mut Finding,
+    source: &Source,
+    look: &Look,
+    engines: bool,
+    paste: &Paste<'_>,
+) {
     if !look.suspects.is_empty() {
         finding.say("no engine known here has KV gauges on it, but these look like it:");
         for (suspect, value) in &look.suspects {
@@ -263,23 +279,34 @@ fn of_stranger(finding: &mut Finding, source: &Source, look: &Look, engines: boo
             }
             finding.say(line);
         }
+        let cause = "its usage stays unknown, as nothing is guessed by names";
+        let suspects = look.suspects.iter().map(|(suspect, _)| suspect);
+        let Some(section) = mapping::section(paste.mapping, suspects) else {
+            finding.wrong(
+                cause,
+                "see what the engine's documentation says of them; a mapping, [engine.NAME] in the settings, needs a usage, or used and capacity in the same unit",
+            );
+            return;
+        };
+        let (place, source) = if paste.source {
+            let source = mapping::source(source, paste.mapping);
+            (String::new(), source)
+        } else {
+            let name = &source.name;
+            let place = format!(
+                ", and engine = \"{}\" into the section of the source {name}",
+                paste.mapping
+            );
+            (place, Vec::new())
+        };
         finding.wrong(
-            "its usage stays unknown: nothing is guessed by names",
-            "see what the engine's documentation says of them; then put this, mended where it has to be, into the settings, and engine = \"mine\" into the source:",
+            cause,
+            &format!(
+                "see what the engine's documentation says of them; then put this, mended where it has to be, into the settings{place}:"
+            ),
         );
-        finding.say("     [engine.mine]");
-        let mut mapped: Vec<&str> = Vec::new();
-        for (suspect, _) in &look.suspects {
-            if mapped.contains(&suspect.value) {
-                continue;
-            }
-            mapped.push(suspect.value);
-            finding.say(format!(
-                "     {} = {{ metric = \"{}\", unit = \"{}\" }}",
-                suspect.value,
-                shown(&suspect.metric),
-                suspect.unit
-            ));
+        for line in section.iter().chain(&source) {
+            finding.say(format!("     {line}"));
         }
     } else if source.role.is_some() || !engines {
         finding.wrong(

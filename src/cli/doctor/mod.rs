@@ -1,6 +1,7 @@
 //! `kvgauge doctor`: what every page answered, what is read from it, and what to do about the rest.
 
 mod finding;
+mod mapping;
 mod warmup;
 
 use super::args::Doctor;
@@ -9,7 +10,7 @@ use crate::config::{self, Settings, Source};
 use crate::engine;
 use crate::kv::FailureReason;
 use crate::scrape::{Look, Missed, get, look_at_source, search};
-use finding::Finding;
+use finding::{Finding, Paste};
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -49,13 +50,17 @@ pub fn run(args: &Doctor) -> ExitCode {
         }
     };
     // Single pages need no router, and the default one may be nobody's.
-    let router = args.urls.is_empty() || args.upstream.is_some() || args.warmup;
+    let plan = Plan {
+        pages: !args.urls.is_empty(),
+        router: args.urls.is_empty() || args.upstream.is_some() || args.warmup,
+        warm_up: args.warmup,
+    };
     let runtime = Builder::new_current_thread()
         .enable_all()
         .build_local(LocalOptions::default());
     match runtime {
         Ok(runtime) => {
-            let fine = runtime.block_on(examine(&settings, router, args.warmup));
+            let fine = runtime.block_on(examine(&settings, &plan));
             if fine {
                 ExitCode::SUCCESS
             } else {
@@ -69,8 +74,17 @@ pub fn run(args: &Doctor) -> ExitCode {
     }
 }
 
+/// What is to be done.
+struct Plan {
+    /// Pages were named one by one, in place of settings.
+    pages: bool,
+    /// The router is looked at.
+    router: bool,
+    warm_up: bool,
+}
+
 /// Whether all is fine. Says what it finds on standard output.
-async fn examine(settings: &Settings, router: bool, warm_up: bool) -> bool {
+async fn examine(settings: &Settings, plan: &Plan) -> bool {
     let (sources, ways) = search(settings).await;
     let settings = &Settings {
         sources,
@@ -82,9 +96,9 @@ async fn examine(settings: &Settings, router: bool, warm_up: bool) -> bool {
         .map(|way| finding::of_way(way, settings.discovery.max_sources))
         .collect();
     let mut warmed = false;
-    if router {
+    if plan.router {
         let answer = ask_router(settings).await;
-        if warm_up {
+        if plan.warm_up {
             let names = warmup::models(answer.as_deref().ok(), &looks);
             if !looks.iter().any(fresh) {
                 say("warm-up: nothing is sent, since no engine is without its first gauges\n\n");
@@ -100,11 +114,27 @@ async fn examine(settings: &Settings, router: bool, warm_up: bool) -> bool {
         findings.insert(0, finding::of_router(&settings.upstream, &answer));
     }
     let engines = looks.iter().flatten().any(|l| l.reading.engine.is_some());
+    let mut names = mapping_names(settings);
+    let mut name = names.next().unwrap_or_default();
     for (source, look) in settings.sources.iter().zip(&looks) {
-        findings.push(finding::of_source(source, look, engines, warmed));
+        let paste = Paste {
+            mapping: &name,
+            source: plan.pages,
+        };
+        findings.push(finding::of_source(source, look, engines, warmed, &paste));
+        if look.as_ref().is_ok_and(|look| !look.suspects.is_empty()) {
+            name = names.next().unwrap_or_default();
+        }
     }
     say(&report(&findings));
     findings.iter().all(|finding| finding.fine)
+}
+
+/// Names for mappings that no section has yet: each may be pasted beside the others.
+fn mapping_names(settings: &Settings) -> impl Iterator<Item = String> {
+    let more = (2..).map(|n| format!("mine-{n}"));
+    let all = std::iter::once("mine".to_owned()).chain(more);
+    all.filter(|name| !settings.mappings.contains_key(name.as_str()))
 }
 
 /// Whoever closed the pipe does not want to read it.
