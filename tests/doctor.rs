@@ -5,6 +5,7 @@
 mod support;
 
 use kvgauge::sim::{Deployment, DeploymentConfig};
+use std::sync::Arc;
 use std::time::Duration;
 use support::kvgauge::run;
 use support::page::Behaviour;
@@ -581,6 +582,59 @@ fn wrong_usage_is_said_in_the_words_of_who_typed_it() {
     assert_eq!(code, 78);
 }
 
+/// One request for each model that the router serves, and no more: small, and said beforehand.
+#[test]
+fn a_warm_up_is_one_small_completion_for_each_model() {
+    let engine = Arc::new(Page::real("sglang-0.5.23-decode-tp4-fresh"));
+    let there = Arc::clone(&engine);
+    let router = Upstream::replying(move |request| {
+        let body = if request.head.method() == "POST" {
+            let busy = support::data::page("sglang-0.5.23-decode-tp4-busy");
+            there.set(Behaviour::Text(busy));
+            "{}"
+        } else {
+            r#"{"object":"list","data":[{"id":"b"},{"id":"a"},{"id":"a"}]}"#
+        };
+        let length = body.len();
+        format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{body}")
+    });
+    let front = format!("http://{}", router.address());
+    let page = format!("decode={}", engine.url());
+    let (text, code) = doctor(
+        &["--warmup", "--upstream", &front, &page],
+        &[("ROUTER", router.address().port())],
+    );
+    let said = "warm-up: POST http://ROUTER/v1/chat/completions, at most 64 tokens and 60 s, for a, b\n  \
+                answered 200 in N ms\n  answered 200 in N ms\n\n";
+    assert!(text.starts_with(said), "{text}");
+    assert_eq!(code, 0, "{text}");
+    let sent: Vec<serde_json::Value> = router
+        .requests()
+        .iter()
+        .filter(|request| request.head.method() == "POST")
+        .map(|request| {
+            assert_eq!(request.head.target(), "/v1/chat/completions");
+            serde_json::from_slice(&request.body).unwrap()
+        })
+        .collect();
+    let models: Vec<&str> = sent.iter().map(|r| r["model"].as_str().unwrap()).collect();
+    assert_eq!(models, ["a", "b"]);
+    for request in &sent {
+        assert!(request["max_tokens"].as_u64().unwrap() <= 64, "{request}");
+        assert!(request.get("stream").is_none(), "{request}");
+    }
+    // An engine that never publishes its usage is not asked for it.
+    let never = Page::real("llamacpp-2025-no-kv-gauge.facts");
+    let page = format!("decode={}", never.url());
+    let (text, code) = doctor(&["--warmup", "--upstream", &front, &page], &[]);
+    assert!(text.starts_with("warm-up: nothing is sent"), "{text}");
+    assert!(text.contains("have dropped the gauge"), "{text}");
+    assert_eq!(code, 1);
+    let posts = router.requests();
+    let posts = posts.iter().filter(|r| r.head.method() == "POST").count();
+    assert_eq!(posts, 2);
+}
+
 /// Fresh engines get their gauges by the one request that is sent through the router.
 #[test]
 fn a_warm_up_brings_the_first_gauges() {
@@ -612,7 +666,7 @@ fn a_warm_up_brings_the_first_gauges() {
     assert_eq!(code, 0);
 
     let (text, code) = doctor(&arguments, &ports);
-    let said = "warm-up: nothing is sent, since no engine is without its first gauges\n\n";
+    let said = "warm-up: nothing is sent, since there is no engine whose first gauges would come with it\n\n";
     assert!(text.starts_with(said), "{text}");
     assert_eq!(code, 0);
 }

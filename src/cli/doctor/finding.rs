@@ -237,8 +237,9 @@ fn of_engine(finding: &mut Finding, source: &Source, reading: &Reading, warmed: 
         if warmed && *comes {
             finding.wrong(
                 "it has no KV usage after the warm-up either",
-                "see whether the request reached this server (the router's log), and whether this \
-                 version of the engine publishes its KV usage at all",
+                "see in the router's log whether the request reached this server, or another one of the \
+                 same model (then run this again), and whether this version of the engine publishes its \
+                 KV usage at all",
             );
         } else {
             finding.wrong(*why, next);

@@ -101,7 +101,9 @@ async fn examine(settings: &Settings, plan: &Plan) -> bool {
         if plan.warm_up {
             let names = warmup::models(answer.as_deref().ok(), &looks);
             if !looks.iter().any(fresh) {
-                say("warm-up: nothing is sent, since no engine is without its first gauges\n\n");
+                say(
+                    "warm-up: nothing is sent, since there is no engine whose first gauges would come with it\n\n",
+                );
             } else if let Some(why) = unreachable(&answer) {
                 say(&format!("warm-up: nothing is sent: {}\n\n", why.message));
             } else {
