@@ -67,6 +67,9 @@ fn a_usage_that_is_not_there_has_the_cause_of_its_engine_and_version() {
         assert_eq!(usage.comes, comes, "{file}");
         assert!(usage.why.contains(why), "{file}: {}", usage.why);
         assert!(usage.next.contains(next), "{file}: {}", usage.next);
+        // What never comes is not said to be on its way.
+        let yet = of(&all, "fill").map(|fill| fill.why) == Some("not on the page yet");
+        assert_eq!(yet, comes, "{file}");
     }
 }
 

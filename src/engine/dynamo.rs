@@ -82,7 +82,7 @@ pub(super) const TABLE: Table = Table {
         Lacking::never("used", "a Dynamo worker publishes no tokens used", NOTHING).beside("usage"),
         Lacking::never(
             "capacity",
-            "the block size, which the frontend knows, is not on this page",
+            "the number of its blocks, or their size, is not on this page",
             NOTHING,
         )
         .beside("usage"),

@@ -77,7 +77,7 @@ pub fn lacking(reading: &Reading) -> Vec<Lacking> {
     };
     let engine = ENGINES.iter().find(|engine| engine.name() == name);
     let known = engine.map_or(MAPPED, |engine| engine.lacks());
-    let fresh = lacks(reading, "usage");
+    let mut fresh = false;
     ["usage", "used", "capacity", "fill", "running", "queued"]
         .into_iter()
         .filter(|value| lacks(reading, value))
@@ -85,9 +85,12 @@ pub fn lacking(reading: &Reading) -> Vec<Lacking> {
             let fits = |lacking: &&Lacking| {
                 lacking.value == value && lacking.beside.is_none_or(|other| has(reading, other))
             };
-            of_its_kind(reading, value)
+            let lacking = of_its_kind(reading, value)
                 .or_else(|| known.iter().find(fits).copied())
-                .unwrap_or_else(|| of_any(value, fresh))
+                .unwrap_or_else(|| of_any(value, fresh));
+            // Where the usage may come, the others may come with it.
+            fresh |= value == "usage" && lacking.comes;
+            lacking
         })
         .collect()
 }

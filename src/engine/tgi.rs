@@ -8,9 +8,6 @@ use super::gauges::Gauge;
 use super::lacking::{Lacking, SEND};
 use super::table::{Candidate, Formula, Table, Value, nothing_more};
 
-const NO_LIMIT: &str = "this version publishes no KV usage: tgi_batch_max_total_tokens, the most tokens that a batch may hold, is not on its page";
-const TAKE_ANOTHER: &str = "its usage stays unknown; a version of TGI 3 that publishes it is read";
-
 pub(super) const TABLE: Table = Table {
     name: "tgi",
     spellings: &["tgi_"],
@@ -45,8 +42,17 @@ pub(super) const TABLE: Table = Table {
             SEND,
         )
         .beside("capacity"),
-        Lacking::never("usage", NO_LIMIT, TAKE_ANOTHER),
-        Lacking::never("capacity", NO_LIMIT, TAKE_ANOTHER),
+        Lacking::never(
+            "usage",
+            "this version publishes no KV usage: tgi_batch_max_total_tokens, the most tokens that a batch may \
+             hold, is not on its page",
+            "its usage stays unknown; a version of TGI 3 that publishes it is read",
+        ),
+        Lacking::never(
+            "capacity",
+            "tgi_batch_max_total_tokens is not on its page",
+            "a version of TGI 3 that publishes it is read",
+        ),
     ],
     then: nothing_more,
 };

@@ -54,6 +54,13 @@ pub(super) fn explain(name: &str, url: &Target, failed: &Failed) -> String {
                 "{name} answered at {path} no loads of SGLang's that can be used ({why}): set the source's kind to \"metrics\""
             )
         }
+        Failed::Status(StatusCode::NOT_FOUND, _)
+            if !path.trim_end_matches('/').ends_with("/metrics") =>
+        {
+            format!(
+                "{name} answered 404 at {path}, so there is no metrics page: correct the source's url, or switch the server's metrics on"
+            )
+        }
         Failed::Status(StatusCode::NOT_FOUND, _) => {
             format!(
                 "{name} answered 404 at {path}: metrics are off: start the server with --enable-metrics (SGLang), or correct the source's url if they are elsewhere"

@@ -174,7 +174,8 @@ fn of_engine(finding: &mut Finding, source: &Source, reading: &Reading, warmed: 
     let role = source.role.or(reading.role);
     let engine = engine::in_words(reading).unwrap_or_default();
     finding.say(match (role, reading.role) {
-        (Some(role), Some(paged)) if role == paged => {
+        // `unified` is also what an engine is called that names no role.
+        (Some(role), Some(paged)) if role == paged && role != Role::Unified => {
             format!("engine {engine}, role {role} as its page says")
         }
         (Some(role), _) if source.role.is_some() => format!("engine {engine}, role {role} as set"),
