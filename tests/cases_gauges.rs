@@ -255,22 +255,87 @@ fn b23_a_page_that_hangs_holds_up_nothing_timed() {
 
 #[test]
 fn b24_a_redirected_page_is_followed_or_named_and_never_up_with_nothing() {
-    let redirect = support::data::case("b24-redir.http");
-    let page = Page::new(Behaviour::Raw(redirect));
+    let redirect = Behaviour::Raw(support::data::case("b24-redir.http"));
+    let there = Behaviour::Text(case("b24.prom"));
+    let page = Page::new(Behaviour::Paths(vec![
+        ("/metrics", redirect.clone()),
+        ("/metrics/", there.clone()),
+    ]));
     let upstream = Upstream::ok();
     let kvgauge = Setup::new(upstream.address())
-        .settings("scrape.interval = \"50ms\"\n")
+        .settings("scrape.interval = \"50ms\"\nscrape.max_age = \"300ms\"\n")
         .source("d", "decode", &page)
         .start();
-    kvgauge.until_metric("kvgauge_source_up", &[("source", "d")], Some(0.0));
-    let sources = get(kvgauge.admin, "/sources").json();
-    let error = &sources["sources"][0]["last_error"];
-    assert_eq!(error["reason"], "status", "{sources}");
-    let message = error["message"].as_str().unwrap();
-    assert!(message.contains("redirect to /metrics/"), "{message}");
-    // What it is redirected to, set as the source.
-    page.set(Behaviour::Text(case("b24.prom")));
     until_usage(&kvgauge, Some("0.1800"));
+    let source = || get(kvgauge.admin, "/sources").json()["sources"][0].clone();
+    assert_eq!(source()["redirected_to"], "/metrics/");
+    // From then on the server is asked once for each read, not twice.
+    page.take_targets();
+    let mut reads = Vec::new();
+    eventually("some more reads", || {
+        reads.extend(page.take_targets());
+        (reads.len() >= 5).then_some(())
+    });
+    assert!(reads.iter().all(|path| path == "/metrics/"), "{reads:?}");
+
+    // It moves back: where it went before there is nothing any more.
+    page.set(Behaviour::Paths(vec![("/metrics", there)]));
+    eventually("it is found at the path that is set", || {
+        source()["redirected_to"].is_null().then_some(())
+    });
+    until_usage(&kvgauge, Some("0.1800"));
+
+    // What leads nowhere is named, and never up with nothing.
+    page.set(Behaviour::Paths(vec![("/metrics", redirect)]));
+    kvgauge.until_metric("kvgauge_source_up", &[("source", "d")], Some(0.0));
+    until_usage(&kvgauge, None);
+    let error = &source()["last_error"];
+    assert_eq!(error["reason"], "status", "{error}");
+    let message = error["message"].as_str().unwrap();
+    let named = "d (redirected from /metrics to /metrics/) answered 404 at /metrics/";
+    assert!(message.starts_with(named), "{message}");
+}
+
+/// One redirect on the same server, and no more: what is sent along is for that server.
+#[test]
+fn a_redirect_elsewhere_or_a_second_one_is_not_followed() {
+    let elsewhere = Page::text("sglang:token_usage 0.5\n");
+    let folder = tempfile::tempdir().unwrap();
+    let token = folder.path().join("token");
+    std::fs::write(&token, "secret\n").unwrap();
+    let page = Page::text("");
+    let to = |url: String| Behaviour::Redirect(307, url);
+    let upstream = Upstream::ok();
+    let url = format!("{},role=decode,bearer_file={}", page.url(), token.display());
+    let kvgauge = Setup::new(upstream.address())
+        .settings("scrape.interval = \"50ms\"\n")
+        .source_at("d", "", &url)
+        .start();
+    let until_said = |words: &str| {
+        eventually(words, || {
+            let sources = get(kvgauge.admin, "/sources").json();
+            let error = &sources["sources"][0]["last_error"];
+            let said = error["message"].as_str()?.contains(words);
+            (said && error["resolved"] == false).then_some(())
+        });
+    };
+    page.set(to(elsewhere.url()));
+    until_said(&format!(
+        "answered 307 at /metrics with a redirect to {}",
+        elsewhere.url()
+    ));
+    page.set(Behaviour::Paths(vec![
+        ("/metrics", to("/a".to_owned())),
+        ("/a", to(format!("http://{}/b", page.address()))),
+        ("/b", Behaviour::Text("sglang:token_usage 0.5\n".to_owned())),
+    ]));
+    until_said(&format!(
+        "d redirects from /metrics to /a, and from there to http://{}/b: set the source's url",
+        page.address()
+    ));
+    assert_eq!(page.authorization().as_deref(), Some("Bearer secret"));
+    assert!(!page.take_targets().contains(&"/b".to_owned()));
+    assert_eq!((elsewhere.asked(), elsewhere.authorization()), (0, None));
 }
 
 #[test]

@@ -926,7 +926,7 @@ fn a_mapping_has_a_metric_and_a_unit_for_each_value() {
     let s = fine(acme(
         "usage = { metric = 'a:usage', unit = 'percent' }\nused = { metric = 'a_blocks{type=\"used\"}', unit = 'blocks' }\nblock_size = 'a_block_size'\nmodel = 'model'\n",
     ));
-    let mapping = s.mapping(&s.sources[0]).unwrap();
+    let (_, mapping) = s.mapping(&s.sources[0]).unwrap();
     let spec = mapping.spec();
     assert_eq!(
         spec.usage.as_ref().unwrap().unit(),

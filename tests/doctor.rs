@@ -5,10 +5,11 @@
 mod support;
 
 use kvgauge::sim::{Deployment, DeploymentConfig};
+use std::sync::Arc;
 use std::time::Duration;
 use support::kvgauge::run;
 use support::page::Behaviour;
-use support::{Page, Upstream};
+use support::{Page, Setup, Upstream, eventually, get};
 
 /// What it says on standard output, and its exit code. Ports are written by the names given, times N.
 fn doctor(arguments: &[&str], ports: &[(&str, u16)]) -> (String, i32) {
@@ -107,11 +108,11 @@ fn metrics_are_on_but_nobody_has_asked_yet() {
 WRONG  decode    http://DECODE/metrics
        answered in N ms: 266 samples, 42,560 bytes
        engine sglang, role decode as its page says
-       decode /models/tiny  usage unknown of 2,581,504 tokens: no usage on its page; gauges come with the first request (absent) | running unknown  queued unknown
+       decode /models/tiny  usage unknown of 2,581,504 tokens: there is no KV usage on its page (absent) | running unknown  queued unknown
          capacity   from max_total_num_tokens
          capacity   not from num_pages: max_total_num_tokens says it in tokens
-         not on the page yet: usage, used, fill, running, queued
-       it has no usage yet: its gauges come with the first request
+         unknown: used, fill, running, queued (not on the page yet)
+       it has no KV usage yet: its gauges come with the first request
        -> send a request through the router (kvgauge doctor --warmup does), then look again
 
 1 of 4 WRONG: see the arrows (->).";
@@ -216,6 +217,24 @@ WRONG  decode  http://DECODE/metrics
 }
 
 #[test]
+fn a_redirect_on_the_same_server_is_followed_and_said() {
+    let there = support::data::page("sglang-0.5.23-decode-tp4-busy");
+    let page = Page::new(Behaviour::Paths(vec![
+        ("/metrics", Behaviour::Redirect(307, "/metrics/".to_owned())),
+        ("/metrics/", Behaviour::Text(there)),
+    ]));
+    let (text, code) = one(&page);
+    let said = "\
+ok     decode  http://DECODE/metrics
+       answered in N ms: 824 samples, 127,353 bytes
+       redirected to /metrics/, which was followed
+       engine sglang, role decode as its page says
+";
+    assert!(text.starts_with(said), "{text}");
+    assert_eq!(code, 0);
+}
+
+#[test]
 fn what_looks_like_kv_usage_on_an_unknown_engine_is_shown_and_not_believed() {
     let page = "# TYPE acme_kv_cache_usage gauge\n\
                 acme_kv_cache_usage{shard=\"0\"} 0.25\nacme_kv_cache_usage{shard=\"1\"} 0.5\n\
@@ -227,14 +246,113 @@ WRONG  decode  http://DECODE/metrics
        no engine known here has KV gauges on it, but these look like it:
          acme_kv_cache_usage 0.25 may be usage, in fraction; several, told apart by shard
          acme_requests_running 3 may be running, in requests
-       its usage stays unknown: nothing is guessed by names
-       -> see what the engine's documentation says of them; then put this, mended where it has to be, into the settings, and engine = \"mine\" into the source:
+       its usage stays unknown, as nothing is guessed by names
+       -> see what the engine's documentation says of them; then put this, mended where it has to be, into the settings:
             [engine.mine]
             usage = { metric = \"acme_kv_cache_usage\", unit = \"fraction\" }
             running = { metric = \"acme_requests_running\", unit = \"requests\" }
+            # rank = \"shard\"  # if each has a pool of its own; or metric = 'NAME{shard=\"…\"}' for the one that is meant; else the largest counts
+            [[source]]
+            name = \"decode\"
+            url = \"http://DECODE/metrics\"
+            role = \"decode\"
+            engine = \"mine\"
 
 1 of 1 WRONG: see the arrows (->).";
     assert_eq!((&*text, code), (want, 1));
+}
+
+/// The lines to paste behind an arrow, as a person would copy them.
+fn pasted(text: &str) -> String {
+    let from = text.find("[engine.").unwrap_or_else(|| panic!("{text}"));
+    let lines = text[from..].lines().take_while(|line| !line.is_empty());
+    lines.fold(String::new(), |all, line| all + line + "\n")
+}
+
+const ACME: &str = "\
+# TYPE acme_kv_blocks_used gauge
+acme_kv_blocks_used{shard=\"0\",model=\"m\"} 10
+acme_kv_blocks_used{shard=\"1\",model=\"m\"} 30
+# TYPE acme_max_kv_blocks gauge
+acme_max_kv_blocks{shard=\"0\",model=\"m\"} 40
+acme_max_kv_blocks{shard=\"1\",model=\"m\"} 40
+# TYPE acme_requests_running gauge
+acme_requests_running 3
+";
+
+/// As it comes off the screen it is settings that kvgauge starts with, and the usage is there.
+#[test]
+fn what_is_to_be_pasted_gives_the_usage_when_it_is() {
+    let page = Page::text(ACME);
+    let (text, _) = doctor(&[&format!("decode={}", page.url())], &[]);
+    let settings = pasted(&text);
+    let upstream = Upstream::ok();
+    let usage = |settings: &str| {
+        let kvgauge = Setup::new(upstream.address()).settings(settings).start();
+        kvgauge.until_up("decode");
+        let engine = get(kvgauge.admin, "/sources").json()["sources"][0]["engine"].clone();
+        assert_eq!(engine, "mine", "{settings}");
+        kvgauge.says("reading mine (mapping in the settings) at");
+        eventually("the usage is there", || {
+            get(kvgauge.listen, "/").head.get("x-kv-usage")
+        })
+    };
+    // The fullest shard, as long as nobody says that each is a pool; then 40 of 80 blocks.
+    assert_eq!(usage(&settings), "0.7500", "{settings}");
+    let mended = settings.replacen("# rank", "rank", 1);
+    let mended = mended.replacen("# block_size", "block_size", 1);
+    assert_eq!(mended.len() + 4, settings.len(), "{settings}");
+    assert_eq!(usage(&mended), "0.5000", "{mended}");
+    // And doctor has nothing to say any more.
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("kvgauge.toml");
+    let upstream = format!("upstream = \"http://{}\"\n", upstream.address());
+    std::fs::write(&file, upstream + &mended).unwrap();
+    let (text, code) = doctor(&["--config", file.to_str().unwrap()], &[]);
+    assert!(
+        text.contains("engine mine (mapping in the settings), role decode as set"),
+        "{text}"
+    );
+    assert!(text.ends_with("Nothing is wrong."), "{text}");
+    assert_eq!(code, 0);
+}
+
+/// Where the sources stand in settings already, only the mapping is to be pasted; each engine gets one
+/// of its own, beside those that are there.
+#[test]
+fn what_is_to_be_pasted_goes_beside_what_the_settings_have() {
+    let (first, second) = (Page::text(ACME), Page::text("other_kv_cache_usage 0.25\n"));
+    let settings = format!(
+        "[engine.mine]\nusage = {{ metric = \"x\", unit = \"fraction\" }}\n\
+         [[source]]\nname = \"a\"\nurl = \"{}\"\nrole = \"decode\"\n\
+         [[source]]\nname = \"b\"\nurl = \"{}\"\nrole = \"prefill\"\n",
+        first.url(),
+        second.url()
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("kvgauge.toml");
+    std::fs::write(&file, &settings).unwrap();
+    let upstream = Upstream::ok();
+    let front = format!("http://{}", upstream.address());
+    let arguments = ["--config", file.to_str().unwrap(), "--upstream", &front];
+    let (text, code) = doctor(&arguments, &[]);
+    assert_eq!(code, 1);
+    assert!(!text.contains("[[source]]"), "{text}");
+    let mut mended = settings;
+    for (source, name) in [("a", "mine-2"), ("b", "mine-3")] {
+        let into = format!("and engine = \"{name}\" into the section of the source {source}:");
+        assert!(text.contains(&into), "{text}");
+        mended = mended.replace(
+            &format!("name = \"{source}\"\n"),
+            &format!("name = \"{source}\"\nengine = \"{name}\"\n"),
+        );
+        let from = text.find(&format!("[engine.{name}]")).unwrap();
+        mended.push_str(&pasted(&text[from..]));
+    }
+    std::fs::write(&file, &mended).unwrap();
+    let (text, code) = doctor(&arguments, &[]);
+    assert!(text.contains("\n\nNothing is wrong."), "{text}\n{mended}");
+    assert_eq!(code, 0);
 }
 
 #[test]
@@ -256,7 +374,9 @@ WRONG  decode  http://DECODE/metrics
        engine vllm, role decode as set
        decode m  usage unknown: a gauge holds what can't be a value (invalid) | running unknown  queued unknown
          usage      not from kv_cache_usage_perc: holds what can't be a value
-         not on the page: used, capacity, fill, running, queued (so left out everywhere; another version of the engine may publish it)
+         unknown: used (not on the page; it is left out everywhere; another version of the engine may publish it)
+         unknown: capacity (the labels of cache_config_info do not say for sure how many tokens fit; newer versions say it in the label kv_cache_size_tokens)
+         unknown: fill, running, queued (not on the page; it is left out everywhere; another version of the engine may publish it)
        a gauge holds what can't be a value (nan 1)
        -> look at the gauge on the engine's page, and at the engine's own log
 
@@ -279,7 +399,7 @@ fn a_warm_up_needs_a_router() {
     let said = "warm-up: nothing is sent: upstream refused the connection at ROUTER: check that the \
                 server runs, and on that port\n\n";
     assert!(text.starts_with(said), "{text}");
-    assert!(text.contains("it has no usage yet"), "{text}");
+    assert!(text.contains("it has no KV usage yet"), "{text}");
     assert_eq!(code, 1);
 }
 
@@ -304,6 +424,151 @@ WRONG  upstream         http://ROUTER
     assert_eq!(code, 1);
 }
 
+// === sources that are found ===
+
+/// The report on what these settings find; `ports` as in [`doctor`]. There is no router.
+fn found(settings: &str, ports: &[(&str, u16)]) -> (String, i32) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("kvgauge.toml");
+    std::fs::write(&file, settings).unwrap();
+    let upstream = Upstream::ok();
+    let front = format!("http://{}", upstream.address());
+    let arguments = ["--config", file.to_str().unwrap(), "--upstream", &front];
+    let (text, code) = doctor(&arguments, ports);
+    let rest = text.split_once("\n\n").unwrap().1;
+    (rest.to_owned(), code)
+}
+
+fn worker(page: &Page, kind: &str) -> serde_json::Value {
+    serde_json::json!({"url": format!("http://{}", page.address()), "worker_type": kind})
+}
+
+fn listing(workers: &[serde_json::Value]) -> Page {
+    Page::text(serde_json::json!({ "workers": workers }).to_string())
+}
+
+#[test]
+fn sources_that_are_found_are_looked_at_like_those_that_are_set() {
+    let decode = Page::real("sglang-0.5.23-decode-tp4-busy");
+    let prefill = Page::new(Behaviour::Status(404));
+    let router = listing(&[worker(&decode, "decode"), worker(&prefill, "prefill")]);
+    let folder = tempfile::tempdir().unwrap();
+    let targets = folder.path().join("targets.json");
+    let vllm = Page::real("vllm-0.32.0-loaded");
+    let groups = serde_json::json!([{"targets": [vllm.address().to_string()]}]);
+    std::fs::write(&targets, groups.to_string()).unwrap();
+    let (text, code) = found(
+        &format!(
+            "[discovery]\nworkers = \"http://{}\"\nfile_sd = [{:?}]\n",
+            router.address(),
+            targets
+        ),
+        &[
+            ("ROUTER", router.address().port()),
+            ("DECODE", decode.address().port()),
+            ("PREFILL", prefill.address().port()),
+            ("VLLM", vllm.address().port()),
+        ],
+    );
+    let verdicts: Vec<String> = text
+        .lines()
+        .filter(|line| !line.starts_with(' ') && !line.is_empty())
+        .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+        .collect();
+    let wanted = [
+        "ok discovery.workers http://ROUTER/workers".to_owned(),
+        format!("ok discovery.file_sd {}", targets.display()),
+        "ok VLLM http://VLLM/metrics".to_owned(),
+        "ok decode-DECODE http://DECODE/metrics".to_owned(),
+        "WRONG prefill-PREFILL http://PREFILL/metrics".to_owned(),
+        "1 of 6 WRONG: see the arrows (->).".to_owned(),
+    ];
+    assert_eq!(verdicts, wanted, "{text}");
+    assert!(text.contains("       found 2 pages\n"), "{text}");
+    assert!(text.contains("       found 1 page\n"), "{text}");
+    assert!(text.contains("12,034 / 2,581,504 tokens"), "{text}");
+    assert!(text.contains("metrics are off"), "{text}");
+    assert_eq!(code, 1);
+}
+
+#[test]
+fn a_list_without_sources_is_wrong_and_says_what_to_do() {
+    let router = listing(&[]);
+    let folder = tempfile::tempdir().unwrap();
+    let pattern = folder.path().join("*.json");
+    let (text, code) = found(
+        &format!(
+            "[discovery]\nworkers = \"http://{}\"\nfile_sd = [{pattern:?}]\n\
+             dns = [\"decode=http://no.invalid:30002\"]\n",
+            router.address(),
+        ),
+        &[("ROUTER", router.address().port())],
+    );
+    let text = text.replace(pattern.to_str().unwrap(), "PATTERN");
+    let error = regex_lite::Regex::new(r"resolve: .* \(disc").unwrap();
+    let text = error.replace(&text, "resolve: WHY (disc");
+    let want = "\
+WRONG  discovery.workers  http://ROUTER/workers
+       the router has no workers
+       -> start them, and name them to the router (--worker-urls, --prefill, --decode); those of a router that has just started take a moment
+
+WRONG  discovery.file_sd  PATTERN
+       no file that fits names a target
+       -> see that the files are there, and that their groups have targets
+
+WRONG  discovery.dns      no.invalid:30002
+       the name \"no.invalid\" does not resolve: WHY (discovery.dns)
+       -> check the name, and who resolves it here
+
+3 of 4 WRONG: see the arrows (->).";
+    assert_eq!((&*text, code), (want, 1));
+}
+
+#[test]
+fn a_list_that_can_not_be_had_and_one_that_is_too_long_are_wrong() {
+    let decode = Page::real("sglang-0.5.23-decode-tp4-busy");
+    let more: Vec<_> = (1..=3)
+        .map(|n| serde_json::json!({"url": format!("http://z{n}.invalid:1"), "worker_type": "decode"}))
+        .collect();
+    let all: Vec<_> = [worker(&decode, "decode")]
+        .into_iter()
+        .chain(more)
+        .collect();
+    let router = listing(&all);
+    let ports = [
+        ("ROUTER", router.address().port()),
+        ("DECODE", decode.address().port()),
+    ];
+    let settings = format!(
+        "[discovery]\nmax_sources = 1\nworkers = \"http://{}\"\n",
+        router.address()
+    );
+    let (text, code) = found(&settings, &ports);
+    let said = "\
+WRONG  discovery.workers       http://ROUTER/workers
+       found 4 pages
+       3 of them are not read, as discovery.max_sources is 1
+       -> raise discovery.max_sources if all are meant
+
+ok     decode-DECODE  http://DECODE/metrics
+";
+    // Names are padded to the longest, which has a port in it.
+    let squeezed = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(squeezed(&text).starts_with(&squeezed(said)), "{text}");
+    assert!(!text.contains("invalid"), "{text}");
+    assert_eq!(code, 1);
+
+    router.set(Behaviour::Status(404));
+    let (text, code) = found(&settings, &ports);
+    let want = "\
+WRONG  discovery.workers  http://ROUTER/workers
+       the router (discovery.workers) answered 404 at http://ROUTER/workers
+       -> only sglang-router has this list; name its API port, not that of its metrics
+
+1 of 2 WRONG: see the arrows (->).";
+    assert_eq!((&*text, code), (want, 1));
+}
+
 #[test]
 fn wrong_usage_is_said_in_the_words_of_who_typed_it() {
     let (text, code) = doctor(&["127.0.0.1:30002"], &[]);
@@ -315,6 +580,59 @@ fn wrong_usage_is_said_in_the_words_of_who_typed_it() {
     let (text, code) = doctor(&["--config", "/nowhere/kvgauge.toml"], &[]);
     assert!(text.contains("/nowhere/kvgauge.toml"), "{text}");
     assert_eq!(code, 78);
+}
+
+/// One request for each model that the router serves, and no more: small, and said beforehand.
+#[test]
+fn a_warm_up_is_one_small_completion_for_each_model() {
+    let engine = Arc::new(Page::real("sglang-0.5.23-decode-tp4-fresh"));
+    let there = Arc::clone(&engine);
+    let router = Upstream::replying(move |request| {
+        let body = if request.head.method() == "POST" {
+            let busy = support::data::page("sglang-0.5.23-decode-tp4-busy");
+            there.set(Behaviour::Text(busy));
+            "{}"
+        } else {
+            r#"{"object":"list","data":[{"id":"b"},{"id":"a"},{"id":"a"}]}"#
+        };
+        let length = body.len();
+        format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{body}")
+    });
+    let front = format!("http://{}", router.address());
+    let page = format!("decode={}", engine.url());
+    let (text, code) = doctor(
+        &["--warmup", "--upstream", &front, &page],
+        &[("ROUTER", router.address().port())],
+    );
+    let said = "warm-up: POST http://ROUTER/v1/chat/completions, at most 64 tokens and 60 s, for a, b\n  \
+                answered 200 in N ms\n  answered 200 in N ms\n\n";
+    assert!(text.starts_with(said), "{text}");
+    assert_eq!(code, 0, "{text}");
+    let sent: Vec<serde_json::Value> = router
+        .requests()
+        .iter()
+        .filter(|request| request.head.method() == "POST")
+        .map(|request| {
+            assert_eq!(request.head.target(), "/v1/chat/completions");
+            serde_json::from_slice(&request.body).unwrap()
+        })
+        .collect();
+    let models: Vec<&str> = sent.iter().map(|r| r["model"].as_str().unwrap()).collect();
+    assert_eq!(models, ["a", "b"]);
+    for request in &sent {
+        assert!(request["max_tokens"].as_u64().unwrap() <= 64, "{request}");
+        assert!(request.get("stream").is_none(), "{request}");
+    }
+    // An engine that never publishes its usage is not asked for it.
+    let never = Page::real("llamacpp-2025-no-kv-gauge.facts");
+    let page = format!("decode={}", never.url());
+    let (text, code) = doctor(&["--warmup", "--upstream", &front, &page], &[]);
+    assert!(text.starts_with("warm-up: nothing is sent"), "{text}");
+    assert!(text.contains("have dropped the gauge"), "{text}");
+    assert_eq!(code, 1);
+    let posts = router.requests();
+    let posts = posts.iter().filter(|r| r.head.method() == "POST").count();
+    assert_eq!(posts, 2);
 }
 
 /// Fresh engines get their gauges by the one request that is sent through the router.
@@ -348,7 +666,7 @@ fn a_warm_up_brings_the_first_gauges() {
     assert_eq!(code, 0);
 
     let (text, code) = doctor(&arguments, &ports);
-    let said = "warm-up: nothing is sent, since no engine is without its first gauges\n\n";
+    let said = "warm-up: nothing is sent, since there is no engine whose first gauges would come with it\n\n";
     assert!(text.starts_with(said), "{text}");
     assert_eq!(code, 0);
 }

@@ -54,7 +54,10 @@ fn the_real_servers_loads_are_read_exactly() {
         ),
     ] {
         let reading = file(name);
-        assert_eq!((reading.engine, reading.role), (Some("sglang"), Some(role)));
+        assert_eq!(
+            (reading.engine.as_deref(), reading.role),
+            (Some("sglang"), Some(role))
+        );
         let [pool] = &reading.pools[..] else {
             panic!("{reading:?}")
         };

@@ -25,7 +25,7 @@ fn gauge(selector: &str, unit: MappedUnit) -> Option<MappedGauge> {
 
 fn read(spec: MappingSpec, text: &str) -> Reading {
     let mapping = Mapping::new(spec).expect("a mapping");
-    with_page(text, |page| engine::read_mapped(page, &mapping))
+    with_page(text, |page| engine::read_mapped(page, "mine", &mapping))
 }
 
 #[test]
@@ -56,8 +56,8 @@ fn a_usage_in_any_unit_is_a_fraction() {
         let counted: Vec<_> = odd.map(|reason| (reason, 1)).into_iter().collect();
         assert_eq!(reading.odd, counted, "{text}");
         assert_eq!(
-            (reading.engine, reading.role),
-            (Some("mapping"), Some(Role::Unified))
+            (reading.engine.as_deref(), reading.role),
+            (Some("mine"), Some(Role::Unified))
         );
     }
     // A page without the gauge has no pool.
@@ -375,6 +375,30 @@ acme_kv_cache_usage_seconds 0.9
         ..MappingSpec::default()
     };
     assert_eq!(read(spec, text).pools[0].usage, Ok(0.375));
+}
+
+/// Requests that are counted for the server as a whole are no third pool without a usage.
+#[test]
+fn requests_without_a_rank_are_none_of_several_pools() {
+    let spec = MappingSpec {
+        usage: gauge("kv", Fraction),
+        running: gauge("running", Requests),
+        rank: Some("shard".into()),
+        ..MappingSpec::default()
+    };
+    let text = "kv{shard=\"0\"} 0.25\nkv{shard=\"1\"} 0.5\nrunning 3\n";
+    let usages: Vec<_> = read(spec.clone(), text)
+        .pools
+        .iter()
+        .map(|p| p.usage)
+        .collect();
+    assert_eq!(usages, [Ok(0.25), Ok(0.5)]);
+    // A pool whose usage is not there is one all the same.
+    let text = "kv{shard=\"0\"} 0.25\nkv{shard=\"1\"} 0.5\nrunning{shard=\"2\"} 3\n";
+    let reading = read(spec, text);
+    assert_eq!(reading.pools[2].usage, Err(Unknown::Absent));
+    let lacking = engine::lacking(&reading);
+    assert_eq!(lacking[0].why, "some of its pools have no KV usage yet");
 }
 
 #[test]

@@ -43,13 +43,19 @@ fn usages(reading: &Reading) -> Vec<Result<f64, Unknown>> {
 #[test]
 fn b15_old_and_new_names_are_read_and_no_other() {
     let old = read(&file("cases/b15-old.prom"));
-    assert_eq!((old.engine, only(&old).usage), (Some("vllm"), Ok(0.61)));
+    assert_eq!(
+        (old.engine.as_deref(), only(&old).usage),
+        (Some("vllm"), Ok(0.61))
+    );
     assert_eq!(old.chosen, [("usage", "gpu_cache_usage_perc")]);
     let new = read(&file("cases/b15-new.prom"));
     assert_eq!(only(&new).usage, Ok(0.62));
     assert_eq!(new.chosen, [("usage", "kv_cache_usage_perc")]);
     let none = read(&file("cases/b15-none.prom"));
-    assert_eq!((none.engine, none.pools.len()), (Some("vllm"), 0));
+    assert_eq!(
+        (none.engine.as_deref(), none.pools.len()),
+        (Some("vllm"), 0)
+    );
     assert_eq!(none.role, Some(Role::Unified));
 
     // Where both are, the newer; and it says so.
@@ -171,7 +177,10 @@ fn vllms_blocks_are_no_capacity_where_they_may_be_others() {
 #[test]
 fn ascends_fork_is_read_and_its_negative_usage_is_unknown() {
     let good = read("vllm:npu_cache_usage_perc{model_name=\"m\"} 0.3\n");
-    assert_eq!((good.engine, only(&good).usage), (Some("vllm"), Ok(0.3)));
+    assert_eq!(
+        (good.engine.as_deref(), only(&good).usage),
+        (Some("vllm"), Ok(0.3))
+    );
     let negative = read("vllm:kv_cache_usage_perc{engine=\"0\"} -0.02\n");
     assert_eq!(usages(&negative), [Err(Unknown::Invalid)]);
     assert_eq!(negative.odd, [("negative", 1)]);
@@ -197,17 +206,17 @@ fn vllms_lifetime_counters_are_no_hit_rate() {
 fn both_spellings_are_read_and_a_router_is_no_engine() {
     let reading = read("vllm_kv_cache_usage_perc{engine=\"0\"} 0.5\n");
     assert_eq!(
-        (reading.engine, usages(&reading)),
+        (reading.engine.as_deref(), usages(&reading)),
         (Some("vllm"), vec![Ok(0.5)])
     );
     let reading = read("lmdeploy_gpu_cache_usage_perc{engine=\"0\"} 0.5\n");
     assert_eq!(
-        (reading.engine, usages(&reading)),
+        (reading.engine.as_deref(), usages(&reading)),
         (Some("lmdeploy"), vec![Ok(0.5)])
     );
     let reading = read("llamacpp_kv_cache_usage_ratio 0.5\n");
     assert_eq!(
-        (reading.engine, usages(&reading)),
+        (reading.engine.as_deref(), usages(&reading)),
         (Some("llamacpp"), vec![Ok(0.5)])
     );
     for page in [
@@ -228,7 +237,10 @@ fn nim_and_mindie_are_told_apart_by_their_usage_alone() {
     let nim = read(&format!(
         "gpu_cache_usage_perc{{model_name=\"m\"}} 0.4\n{rest}"
     ));
-    assert_eq!((nim.engine, nim.role), (Some("nim"), Some(Role::Unified)));
+    assert_eq!(
+        (nim.engine.as_deref(), nim.role),
+        (Some("nim"), Some(Role::Unified))
+    );
     let pool = only(&nim);
     assert_eq!(
         (pool.usage, pool.running, pool.queued),
@@ -237,7 +249,7 @@ fn nim_and_mindie_are_told_apart_by_their_usage_alone() {
     let mindie = read(&format!(
         "npu_cache_usage_perc{{model_name=\"m\"}} 0.4\n{rest}"
     ));
-    assert_eq!(mindie.engine, Some("mindie"));
+    assert_eq!(mindie.engine.as_deref(), Some("mindie"));
     let pool = only(&mindie);
     assert_eq!(
         (pool.usage, pool.running, pool.queued),
@@ -329,7 +341,7 @@ fn newer_triton_counts_those_that_wait_and_each_version_has_its_blocks() {
         }
     }
     let reading = read(&page);
-    assert_eq!(reading.engine, Some("triton"));
+    assert_eq!(reading.engine.as_deref(), Some("triton"));
     assert_eq!(usages(&reading), [Ok(0.5), Ok(0.1)]);
     let first = &reading.pools[0];
     assert_eq!((first.used, first.capacity), (Some(3200), Some(6400)));
@@ -367,7 +379,10 @@ fn dynamos_names_old_and_new_and_its_capacity() {
          dynamo_component_total_blocks{dp_rank=\"0\",dynamo_component=\"decode\"} 100\n\
          dynamo_frontend_model_kv_cache_block_size{model=\"m\"} 64\n",
     );
-    assert_eq!((new.engine, new.role), (Some("dynamo"), Some(Role::Decode)));
+    assert_eq!(
+        (new.engine.as_deref(), new.role),
+        (Some("dynamo"), Some(Role::Decode))
+    );
     let pool = only(&new);
     assert_eq!((pool.usage, pool.capacity), (Ok(0.5), Some(6400)));
     assert_eq!(pool.model.as_deref(), Some("m"));
@@ -397,7 +412,7 @@ fn dynamos_names_old_and_new_and_its_capacity() {
     // A prefill worker that never sets its gauges.
     let empty = read("# TYPE dynamo_component_gpu_cache_usage_percent gauge\nup 1\n");
     assert_eq!(
-        (empty.engine, empty.role, empty.pools.len()),
+        (empty.engine.as_deref(), empty.role, empty.pools.len()),
         (Some("dynamo"), None, 0)
     );
 }
@@ -409,13 +424,13 @@ fn a_dynamo_workers_engine_says_more_than_the_worker() {
         "{own}vllm:kv_cache_usage_perc{{engine=\"0\"}} 0.51\n"
     ));
     assert_eq!(
-        (reading.engine, usages(&reading)),
+        (reading.engine.as_deref(), usages(&reading)),
         (Some("vllm"), vec![Ok(0.51)])
     );
     // Unless it has only named its gauges.
     let reading = read(&format!("{own}# TYPE vllm:kv_cache_usage_perc gauge\n"));
     assert_eq!(
-        (reading.engine, usages(&reading)),
+        (reading.engine.as_deref(), usages(&reading)),
         (Some("dynamo"), vec![Ok(0.5)])
     );
 }

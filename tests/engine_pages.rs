@@ -81,7 +81,7 @@ fn pool(pool: &Pool) -> String {
 fn said(reading: &Reading) -> String {
     let mut out = format!(
         "{} {}",
-        reading.engine.unwrap_or("none"),
+        reading.engine.as_deref().unwrap_or("none"),
         reading.role.map_or("-", |role| role.as_str())
     );
     let source = SourceReading {
@@ -103,7 +103,7 @@ fn said(reading: &Reading) -> String {
         known(&mut out, "queued", state.queued);
         queues(&mut out, &state.queues);
         share(&mut out, "hit", state.hit_rate);
-        known(&mut out, "preempted", sum(reading, |pool| pool.preempted));
+        known(&mut out, "preempted", state.preempted);
     }
     if reading.pools.len() != 1 || reading.role.is_none() {
         for one in &reading.pools {
@@ -114,10 +114,6 @@ fn said(reading: &Reading) -> String {
         let _ = write!(out, "\n  odd {reason}={count}");
     }
     out
-}
-
-fn sum(reading: &Reading, of: impl Fn(&Pool) -> Option<u64>) -> Option<u64> {
-    reading.pools.iter().filter_map(of).reduce(|a, b| a + b)
 }
 
 /// One line a page. How the numbers come about, where more than one page has them:
@@ -364,7 +360,8 @@ fn a_page_is_claimed_by_one_engine_at_most() {
     for file in files() {
         with_page(&text(&file), |page| {
             let claimants: Vec<_> = engine::claimants(page).collect();
-            let read: Vec<_> = engine::read(page).engine.into_iter().collect();
+            let read = engine::read(page).engine;
+            let read: Vec<_> = read.as_deref().into_iter().collect();
             assert_eq!(claimants, read, "{file}");
         });
     }
@@ -387,13 +384,17 @@ fn the_engines_name_can_be_forced() {
     for file in files() {
         with_page(&text(&file), |page| {
             let reading = engine::read(page);
-            if let Some(name) = reading.engine {
-                assert_eq!(engine::read_as(name, page), Some(reading), "{file}");
+            if let Some(name) = &reading.engine {
+                assert_eq!(
+                    engine::read_as(name, page).as_ref(),
+                    Some(&reading),
+                    "{file}"
+                );
             }
             // Taken for one that it isn't of, a page has nothing to say.
-            for name in engine::names().filter(|name| Some(*name) != engine::read(page).engine) {
+            for name in engine::names().filter(|name| Some(*name) != reading.engine.as_deref()) {
                 let forced = engine::read_as(name, page).expect("an engine");
-                assert_eq!(forced.engine, Some(name));
+                assert_eq!(forced.engine.as_deref(), Some(name));
                 assert_eq!(forced.pools, [], "{file} as {name}");
                 assert_eq!((forced.odd, forced.fingerprint), (Vec::new(), None));
             }

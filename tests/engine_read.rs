@@ -358,7 +358,7 @@ fn the_real_servers_gauges_agree_with_their_loads_within_the_lag() {
 fn b13_a_gauge_without_a_sample_is_unknown_and_a_sample_of_0_is_0() {
     let prefill = case("b13-p");
     let pool = only(&prefill);
-    assert_eq!(prefill.engine, Some("sglang"));
+    assert_eq!(prefill.engine.as_deref(), Some("sglang"));
     assert_eq!(pool.usage, Err(Unknown::Absent));
     assert_eq!((pool.used, pool.fill, pool.running), (None, None, Some(0)));
     assert_eq!(only(&case("b13-d")).usage, Ok(0.37));

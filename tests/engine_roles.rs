@@ -46,7 +46,7 @@ fn of_model(model: &str, pool: Pool) -> Pool {
 
 fn reading(pools: Vec<Pool>) -> Reading {
     Reading {
-        engine: Some("sglang"),
+        engine: Some("sglang".into()),
         pools,
         ..Reading::none()
     }
@@ -353,6 +353,26 @@ fn b18_the_settings_role_wins_and_takes_its_own_queues() {
 }
 
 #[test]
+fn preempted_requests_are_summed_and_of_the_tiers_in_host_memory_the_fullest_counts() {
+    let with = |preempted, host| Pool {
+        preempted,
+        host,
+        ..pool(Ok(0.5), Some(100))
+    };
+    let said = |pools| {
+        let page = reading(pools);
+        let state = one(&[known(Role::Unified, &page, 0)]);
+        (state.preempted, state.host)
+    };
+    let two = vec![with(Some(3), Some(0.25)), with(Some(4), Some(0.75))];
+    assert_eq!(said(two), (Some(7), Some(0.75)));
+    // Not all say it: a sum of a part is no sum. A pool without a tier takes none from the other.
+    let part = vec![with(Some(3), None), with(None, Some(0.75))];
+    assert_eq!(said(part), (None, Some(0.75)));
+    assert_eq!(said(vec![with(None, None)]), (None, None));
+}
+
+#[test]
 fn the_headline_is_the_decode_servers_where_there_is_one_even_unknown() {
     let low = reading(vec![pool(Ok(0.1), Some(100))]);
     let high = reading(vec![pool(Ok(0.9), Some(100))]);
@@ -428,6 +448,12 @@ fn source(taken: Option<Instant>, failure: Option<FailureReason>, at: Instant) -
         duration: None,
         samples: None,
         bytes: None,
+        redirected: None,
+        kind: "metrics",
+        bearer_file: None,
+        reads: None,
+        without_loads: None,
+        interval: None,
         exposed: None,
         left_out: Vec::new(),
         failure: failure.map(|reason| Failure {

@@ -147,7 +147,7 @@ fn an_engine_is_read_as_settings_say_and_kv_keeps_what_a_mapping_reads() {
     until_usage(&mapped, "0.4200");
     let member = pool(&get(mapped.listen, "/").head, "decode");
     assert_eq!(member.number("running"), Some(3.0));
-    assert_eq!(source(&mapped, 0)["engine"], "mapping");
+    assert_eq!(source(&mapped, 0)["engine"], "acme");
     let shown: Vec<String> = foreign(&mapped).into_iter().collect();
     let kept = [
         "acme_running",
@@ -482,6 +482,8 @@ fn a_token_opens_its_source_is_renewed_and_is_seen_by_nobody_else() {
     kvgauge.until_up("decode");
     assert_eq!(open.authorization(), None);
 
+    assert_eq!(source(&kvgauge, 0)["bearer_file"], path);
+    assert!(source(&kvgauge, 1)["bearer_file"].is_null());
     let mut seen = kvgauge.diagnostics.text();
     for path in ["/sources", "/kv", "/metrics"] {
         seen.push_str(&get(kvgauge.admin, path).text());
@@ -490,6 +492,34 @@ fn a_token_opens_its_source_is_renewed_and_is_seen_by_nobody_else() {
     seen.push_str(&answer.head.text());
     assert!(seen.contains("bearer_file"), "{seen}");
     assert!(!seen.contains("s3cret"), "{seen}");
+}
+
+/// How often a source is asked now: as set, less often while it fails, and again as set.
+#[test]
+fn the_interval_in_force_is_shown() {
+    let upstream = Upstream::ok();
+    let page = Page::text("vllm:kv_cache_usage_perc{engine=\"0\",model_name=\"m\"} 0.5\n");
+    let kvgauge = Setup::new(upstream.address())
+        .settings("scrape.interval = \"500ms\"\nscrape.max_age = \"2s\"\n")
+        .source("a", "unified", &page)
+        .start();
+    let until = |what: &str, fits: &dyn Fn(u64) -> bool| {
+        eventually(what, || {
+            let interval = source(&kvgauge, 0)["interval_ms"].as_u64()?;
+            fits(interval).then_some(())
+        });
+    };
+    until("as set", &|ms| ms == 500);
+    assert_eq!(source(&kvgauge, 0)["kind"], "metrics");
+    assert_eq!(source(&kvgauge, 0)["reading_from"], "page");
+    page.set(Behaviour::Refuse);
+    // Half of max_age at most.
+    until("doubled, to a second at most", &|ms| ms == 1000);
+    assert!(source(&kvgauge, 0)["reading_from"].is_null());
+    page.set(Behaviour::Text(
+        "vllm:kv_cache_usage_perc{engine=\"0\",model_name=\"m\"} 0.5\n".to_owned(),
+    ));
+    until("as set again", &|ms| ms == 500);
 }
 
 // === SGLang's loads ===
@@ -541,6 +571,10 @@ fn loads_give_the_values_and_the_page_its_series_over_one_connection() {
         "/v1/loads num_used_tokens / max_total_num_tokens"
     );
 
+    assert_eq!(state["kind"], "auto");
+    assert_eq!(state["reading_from"], "loads");
+    assert!(state["without_loads"].is_null(), "{state}");
+
     // Every interval the loads, and the page at most once in ten seconds' third.
     eventually("the loads are asked ten times more", || {
         (page.asked_loads() > 10).then_some(())
@@ -587,13 +621,21 @@ fn without_loads_the_page_gives_the_values_and_it_is_said_once() {
         // Not asked again at every interval, and not told again.
         assert_eq!(page.asked_loads(), 1);
         assert_eq!(kvgauge.diagnostics.text().matches(why).count(), 1);
-        assert_eq!(source(&kvgauge, 0)["state"], "up");
+        let state = source(&kvgauge, 0);
+        assert_eq!(
+            (&state["state"], &state["reading_from"]),
+            (&"up".into(), &"page".into())
+        );
+        let said = state["without_loads"].as_str().unwrap();
+        assert!(said.contains(why), "{said}");
     }
     // Another engine is never asked.
     let vllm = Page::real("vllm-0.32.0-loaded");
     let kvgauge = of_kind("auto", &upstream, &vllm);
     until_usage(&kvgauge, "1.0000");
     assert_eq!(vllm.asked_loads(), 0);
+    let said = source(&kvgauge, 0)["without_loads"].to_string();
+    assert!(said.contains("is not SGLang's"), "{said}");
 }
 
 #[test]
@@ -607,6 +649,7 @@ fn loads_alone_are_read_without_a_page_and_fail_without_them() {
     assert_eq!(page.asked(), page.asked_loads());
     let url = source(&kvgauge, 0)["url"].to_string();
     assert!(url.ends_with("/v1/loads\""), "{url}");
+    assert_eq!(source(&kvgauge, 0)["reading_from"], "loads");
 
     page.set(Behaviour::Sglang(text, None));
     kvgauge.says("answered 404 at /v1/loads: only newer SGLang has it");

@@ -89,9 +89,13 @@ fn a_full_cache_is_a_warning_and_then_critical() {
 fn unknown_is_said_in_words_and_never_0() {
     let fresh = Page::real("sglang-0.5.23-decode-tp4-fresh");
     let (text, code) = status(&[&fresh.url()]);
-    let want = "decode  usage unknown of 2,581,504 tokens: no usage on its page; gauges come with \
-                the first request (absent) | running unknown  queued unknown";
-    assert_eq!((&*text, code), (want, 3));
+    let want = format!(
+        "decode  usage unknown of 2,581,504 tokens: there is no KV usage on its page (absent) | \
+                running unknown  queued unknown\n{}: it has no KV usage yet: its gauges come with the first \
+                request; send a request through the router (kvgauge doctor --warmup does), then look again",
+        fresh.address()
+    );
+    assert_eq!((text, code), (want, 3));
     let (json, _) = status_json(&[&fresh.url()]);
     let role = &json["roles"][0];
     assert_eq!(role["usage"], Value::Null);
@@ -169,6 +173,42 @@ fn a_running_kvgauge_says_the_same() {
     }
     assert_eq!(said["roles"], kv["roles"]);
     assert_eq!(said["sources"][0]["engine"], "sglang");
+}
+
+/// Retractions and the tier in host memory stand in `/kv`, at `/sources` and in the report.
+#[test]
+fn what_was_preempted_and_how_full_host_memory_is_is_said_everywhere() {
+    let hot = support::data::page("sglang-0.5.23-decode-tp4-hot");
+    let labels = "{engine_type=\"decode\",model_name=\"/models/tiny\",tp_rank=\"0\"}";
+    let tier = format!(
+        "{hot}sglang:hicache_host_used_tokens{labels} 300\nsglang:hicache_host_total_tokens{labels} 400\n"
+    );
+    let page = Page::text(tier);
+    let (kvgauge, _upstream) = front(&[("decode", &page)]);
+    kvgauge.until_up("decode");
+    let kv = get(kvgauge.admin, "/kv").json();
+    let sources = get(kvgauge.admin, "/sources").json();
+    let (report, _) = status_json(&[&format!("http://{}", kvgauge.admin)]);
+    let (of_page, _) = status_json(&[&page.url()]);
+    for said in [
+        &kv["roles"][0],
+        &sources["sources"][0]["pools"][0],
+        &report["roles"][0],
+        &of_page["roles"][0],
+    ] {
+        assert_eq!(
+            (&said["preempted"], &said["host"]),
+            (&json!(7), &json!(0.75))
+        );
+    }
+    page.set(support::page::Behaviour::Text(support::data::page(
+        "sglang-0.5.5-decode-tp4-busy",
+    )));
+    support::eventually("an engine that says neither", || {
+        let kv = get(kvgauge.admin, "/kv").json();
+        let role = &kv["roles"][0];
+        (role["preempted"].is_null() && role["host"].is_null()).then_some(())
+    });
 }
 
 #[test]

@@ -44,6 +44,8 @@ fn role(state: &RoleState) -> Value {
         "queues": queues(&state.queues),
         "pending": state.pending,
         "hit_rate": state.hit_rate,
+        "preempted": state.preempted,
+        "host": state.host,
         "age_ms": state.age.map(millis),
         "pools": state.pools,
         "missing": state.missing.map(|(count, why)| json!({
@@ -106,6 +108,9 @@ fn source(source: &SourceState, conflicts: &Conflicts, now: Instant, max_age: Du
     json!({
         "name": source.name,
         "url": source.url,
+        "redirected_to": source.redirected,
+        "kind": source.kind,
+        "bearer_file": source.bearer_file.as_ref().map(|path| path.display().to_string()),
         "role": source.role.map(Role::as_str),
         "state": match source.up {
             None => "not_read",
@@ -113,7 +118,10 @@ fn source(source: &SourceState, conflicts: &Conflicts, now: Instant, max_age: Du
             Some(false) => "down",
         },
         "unknown": unknown.map(Unknown::as_str),
-        "engine": reading.and_then(|r| r.engine),
+        "engine": reading.and_then(|r| r.engine.as_deref()),
+        "reading_from": source.reads,
+        "without_loads": source.without_loads,
+        "interval_ms": source.interval.map(millis),
         "age_ms": source.taken.map(since),
         "unchanged_ms": source.unchanged_since.map(since),
         "scrape_duration_ms": source.duration.map(|s| s * 1000.0),
@@ -148,6 +156,9 @@ fn source(source: &SourceState, conflicts: &Conflicts, now: Instant, max_age: Du
             .collect::<Map<_, _>>()),
         "passed_over": reading.map(|r| r.passed_over.iter()
             .map(|(value, metric, why)| json!({"value": value, "metric": metric, "why": why}))
+            .collect::<Vec<_>>()),
+        "lacking": reading.map(|r| engine::lacking(r).iter()
+            .map(|l| json!({"value": l.value, "why": l.why, "next": l.next}))
             .collect::<Vec<_>>()),
         "pools": reading.map(|r| r.pools.iter().map(pool).collect::<Vec<_>>()),
     })

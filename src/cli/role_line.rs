@@ -39,6 +39,10 @@ pub(super) struct RoleSays {
     pub(super) pending: Option<f64>,
     /// 0 to 1.
     pub(super) hit_rate: Option<f64>,
+    /// Requests since the engines' start.
+    pub(super) preempted: Option<u64>,
+    /// The fullest tier in host memory, 0 to 1.
+    pub(super) host: Option<f64>,
     pub(super) age_ms: Option<u64>,
     /// Pools that are in the usage.
     pub(super) pools: u64,
@@ -76,6 +80,8 @@ impl From<&RoleState> for RoleSays {
                 .collect(),
             pending: state.pending,
             hit_rate: state.hit_rate,
+            preempted: state.preempted,
+            host: state.host,
             age_ms: state.age.map(millis),
             pools: state.pools as u64,
             missing: state.missing.map(|(count, why)| Missing {
@@ -176,10 +182,7 @@ pub(super) fn words(reason: &str) -> Option<&'static str> {
             "the server refuses, or can't be reached",
         ),
         (Unknown::Stale, "the last good reading is too old"),
-        (
-            Unknown::Absent,
-            "no usage on its page; gauges come with the first request",
-        ),
+        (Unknown::Absent, "there is no KV usage on its page"),
         (Unknown::Invalid, "a gauge holds what can't be a value"),
         (
             Unknown::Stalled,

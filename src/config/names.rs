@@ -171,11 +171,7 @@ impl Format for SourceKind {
     }
 
     fn write(&self) -> String {
-        match self {
-            SourceKind::Metrics => "metrics".to_owned(),
-            SourceKind::SglangLoads => "sglang-loads".to_owned(),
-            SourceKind::Auto => "auto".to_owned(),
-        }
+        self.as_str().to_owned()
     }
 }
 

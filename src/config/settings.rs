@@ -50,10 +50,10 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// The mapping that a source's page is read by, where its `engine` names one.
+    /// The mapping that a source's page is read by, and its name, where its `engine` names one.
     #[must_use]
-    pub fn mapping(&self, source: &Source) -> Option<&Arc<Mapping>> {
-        self.mappings.get(source.engine.as_ref()?)
+    pub fn mapping(&self, source: &Source) -> Option<(&Arc<str>, &Arc<Mapping>)> {
+        self.mappings.get_key_value(source.engine.as_ref()?)
     }
 }
 
@@ -254,6 +254,13 @@ pub struct DnsName {
 }
 
 impl Discovery {
+    /// Finds nothing.
+    pub fn clear(&mut self) {
+        self.workers = None;
+        self.file_sd.clear();
+        self.dns.clear();
+    }
+
     /// Whether sources are found at all.
     #[must_use]
     pub fn is_on(&self) -> bool {
@@ -296,6 +303,18 @@ pub enum SourceKind {
     SglangLoads,
     /// Its page, and where that is SGLang's `/v1/loads` for the readings; the page's while that fails.
     Auto,
+}
+
+impl SourceKind {
+    /// The name in settings.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            SourceKind::Metrics => "metrics",
+            SourceKind::SglangLoads => "sglang-loads",
+            SourceKind::Auto => "auto",
+        }
+    }
 }
 
 #[cfg(test)]

@@ -146,6 +146,9 @@ fn state(
         } else {
             mean(counted, |pool| pool.hit_rate)
         },
+        preempted: requests(&known, &unknown, |pool| pool.preempted),
+        // How much a tier holds is on no page, so there is nothing to weigh by.
+        host: counted.iter().filter_map(|pool| pool.host).reduce(f64::max),
         age: members.iter().filter_map(|member| member.age).max(),
         pools: known.len(),
         missing: gravest.map(|why| (missing.len(), why)),

@@ -10,6 +10,7 @@
 //! they say more.
 
 use super::gauges::{Gauge, Key, Sheet, Unit, whole};
+use super::lacking::{Lacking, NOTHING};
 use super::table::{Candidate, Draft, Formula, Table, Value};
 use crate::exposition::Page;
 use crate::kv::Role;
@@ -70,6 +71,22 @@ pub(super) const TABLE: Table = Table {
         ),
     ],
     shown_only: &[RUNNING, QUEUED, BLOCK_SIZE],
+    lacks: &[
+        Lacking::yet(
+            "usage",
+            "it has no KV usage yet: its gauges come with the first request, and prefill workers of some \
+             versions never set them",
+            "send a request through the router (kvgauge doctor --warmup does), then look again; where it \
+             stays so, let the worker pass on the series of the engine in it, which are read then",
+        ),
+        Lacking::never("used", "a Dynamo worker publishes no tokens used", NOTHING).beside("usage"),
+        Lacking::never(
+            "capacity",
+            "the number of its blocks, or their size, is not on this page",
+            NOTHING,
+        )
+        .beside("usage"),
+    ],
     then,
 };
 

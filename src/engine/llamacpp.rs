@@ -4,6 +4,7 @@
 //! are counted. Older builds and forks have them; the capacity (`n_ctx`) is on no page.
 
 use super::gauges::Gauge;
+use super::lacking::Lacking;
 use super::table::{Candidate, Table, Value, nothing_more};
 
 pub(super) const TABLE: Table = Table {
@@ -31,5 +32,17 @@ pub(super) const TABLE: Table = Table {
         "slots that are busy, not the tokens in them",
     )],
     shown_only: &[],
+    lacks: &[
+        Lacking::never(
+            "usage",
+            "this build publishes no KV usage: builds of 2025 and later have dropped the gauge",
+            "its usage stays unknown; /slots of the server shows the tokens of each slot, and n_ctx, what fits",
+        ),
+        Lacking::never(
+            "capacity",
+            "it is on no page of llama.cpp's",
+            "/props of the server says it (n_ctx)",
+        ),
+    ],
     then: nothing_more,
 };

@@ -4,6 +4,7 @@
 //! `TurboMind` backend gives one value for all of them. No capacity is published.
 
 use super::gauges::Gauge;
+use super::lacking::{Lacking, NOTHING};
 use super::table::{Candidate, Formula, Table, Value, nothing_more};
 
 pub(super) const TABLE: Table = Table {
@@ -34,5 +35,9 @@ pub(super) const TABLE: Table = Table {
     ],
     never: &[],
     shown_only: &[],
+    lacks: &[
+        Lacking::never("used", "LMDeploy publishes no tokens", NOTHING).beside("usage"),
+        Lacking::never("capacity", "LMDeploy publishes no tokens", NOTHING).beside("usage"),
+    ],
     then: nothing_more,
 };

@@ -8,8 +8,7 @@ use crate::config::{BlockSize, MappedGauge, MappedUnit, Mapping};
 use crate::exposition::{Page, Sample};
 use crate::kv::{Pool, Reading, Role, Unknown};
 
-/// The [`Reading::engine`] of a page that is read by a mapping, and the metric in
-/// [`Reading::chosen`].
+/// The metric in [`Reading::chosen`] of a page that is read by a mapping.
 pub const MAPPING: &str = "mapping";
 
 /// How a value of this unit is checked.
@@ -29,10 +28,10 @@ fn means(gauge: &MappedGauge, sample: &Sample<'_, '_>) -> bool {
         .all(|(label, value)| sample.label(label).unwrap_or_default() == value)
 }
 
-/// What a page says when it is read by a mapping. Gauges without the labels that tell pools apart
-/// belong to the only pool, where there is one.
+/// What a page says when it is read by the mapping of this name. Gauges without the labels that tell pools apart
+/// belong to the only pool, where there is one; of several, requests without them are nobody's.
 #[must_use]
-pub fn read_mapped(page: &Page<'_>, mapping: &Mapping) -> Reading {
+pub fn read_mapped(page: &Page<'_>, name: &str, mapping: &Mapping) -> Reading {
     let spec = mapping.spec();
     let mut sheet = Sheet::default();
     for (value, gauge) in mapping.gauges() {
@@ -65,6 +64,12 @@ pub fn read_mapped(page: &Page<'_>, mapping: &Mapping) -> Reading {
         && let Some(mut pool) = sheet.rows.first_entry()
     {
         pool.get_mut().absorb(loose);
+    }
+    // Of several pools it is nobody's, and no pool without a usage either.
+    if sheet.rows.len() > 2 && spec.rank.is_some() {
+        sheet
+            .rows
+            .retain(|key, row| key.rank.is_some() || of_kv(row));
     }
 
     let block_size = match &spec.block_size {
@@ -134,7 +139,7 @@ pub fn read_mapped(page: &Page<'_>, mapping: &Mapping) -> Reading {
     }
     chosen.sort_unstable();
     Reading {
-        engine: Some(MAPPING),
+        engine: Some(name.to_owned().into()),
         role: Some(Role::Unified),
         pools,
         chosen,

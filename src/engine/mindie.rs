@@ -8,6 +8,7 @@
 //! Names so plain are anyone's, so only the usage gauge shows the engine.
 
 use super::gauges::{Gauge, Unit};
+use super::lacking::{Lacking, NOTHING};
 use super::table::{Candidate, Table, Value, nothing_more};
 
 pub(super) const TABLE: Table = Table {
@@ -35,5 +36,9 @@ pub(super) const TABLE: Table = Table {
     ],
     never: &[],
     shown_only: &["num_requests_swapped"],
+    lacks: &[
+        Lacking::never("used", "MindIE publishes no tokens", NOTHING).beside("usage"),
+        Lacking::never("capacity", "MindIE publishes no tokens", NOTHING).beside("usage"),
+    ],
     then: nothing_more,
 };

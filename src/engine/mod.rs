@@ -7,7 +7,7 @@
 //! sources together, one [`RoleState`] per role and model; [`headline`](fn@headline) picks the one that the
 //! usage header speaks of. [`observe`] does the last steps for a whole snapshot. [`is_kv_family`] says
 //! which names on a page carry KV state at all, and [`suspects`](fn@suspects) which look like it on a page of no
-//! known engine.
+//! known engine; [`lacking`](fn@lacking) what a reading lacks, and what to do.
 //!
 //! A new engine is one file here, most often nothing but a [`table`], one row of [`ENGINES`], and its
 //! name in `config/names.rs`, so that settings can say it.
@@ -17,6 +17,7 @@ mod dynamo;
 mod freshness;
 mod gauges;
 mod headline;
+mod lacking;
 mod llamacpp;
 mod lmdeploy;
 mod mapping;
@@ -36,6 +37,7 @@ pub use crate::kv::RoleState;
 pub use aggregate::{SourceReading, aggregate};
 pub use freshness::{current, observe};
 pub use headline::headline;
+pub use lacking::{Lacking, lacking};
 pub use mapping::{MAPPING, read_mapped};
 pub use sglang::{LoadsError, read_loads};
 pub use suspects::{Suspect, suspects};
@@ -53,6 +55,8 @@ trait Engine: Sync {
     fn is_kv(&self, family: &str) -> bool;
     /// Whether the page is this engine's, from the names on it.
     fn claim(&self, page: &Page<'_>) -> Option<Claim>;
+    /// What is known of the values that its pages lack: of several for one value, the first that fits.
+    fn lacks(&self) -> &'static [Lacking];
     /// Reads the page as one of this engine.
     fn read(&self, page: &Page<'_>) -> Reading;
 }
@@ -133,13 +137,24 @@ pub fn read_as(engine: &str, page: &Page<'_>) -> Option<Reading> {
 /// as [`read`] recognises it.
 #[must_use]
 pub fn read_source(page: &Page<'_>, source: &Source, settings: &Settings) -> Reading {
-    if let Some(mapping) = settings.mapping(source) {
-        return read_mapped(page, mapping);
+    if let Some((name, mapping)) = settings.mapping(source) {
+        return read_mapped(page, name, mapping);
     }
     match &source.engine {
         Some(engine) => read_as(engine, page).unwrap_or_else(Reading::none),
         None => read(page),
     }
+}
+
+/// The engine of a reading in words: its name, and that it is a mapping's where it is.
+#[must_use]
+pub fn in_words(reading: &Reading) -> Option<String> {
+    let name = reading.engine.as_deref()?;
+    Some(if names().any(|engine| engine == name) {
+        name.to_owned()
+    } else {
+        format!("{name} (mapping in the settings)")
+    })
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //! Names so plain are anyone's, so only the usage gauge shows the engine.
 
 use super::gauges::Gauge;
+use super::lacking::{Lacking, NOTHING};
 use super::table::{Candidate, Table, Value, nothing_more};
 
 pub(super) const TABLE: Table = Table {
@@ -24,5 +25,9 @@ pub(super) const TABLE: Table = Table {
     ],
     never: &[],
     shown_only: &["num_request_max"],
+    lacks: &[
+        Lacking::never("used", "NIM publishes no tokens", NOTHING).beside("usage"),
+        Lacking::never("capacity", "NIM publishes no tokens", NOTHING).beside("usage"),
+    ],
     then: nothing_more,
 };

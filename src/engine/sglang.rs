@@ -12,6 +12,7 @@ mod pool;
 pub use loads::{LoadsError, read_loads};
 
 use super::gauges::{Gauge, Key, Sheet, whole};
+use super::lacking::{Lacking, SEND};
 use super::notes::Notes;
 use super::table::Draft;
 use super::{Claim, Engine};
@@ -86,6 +87,27 @@ const CONFIG_INFO: &str = "cache_config_info";
 /// without escaping, and what the router merges).
 const SPELLINGS: [&str; 2] = ["sglang:", "sglang_"];
 
+/// What is known of its versions.
+const LACKS: &[Lacking] = &[
+    Lacking::yet(
+        "usage",
+        "it has no KV usage yet: its gauges come with the first request",
+        SEND,
+    ),
+    Lacking::never(
+        "capacity",
+        "this version publishes no capacity, as 0.4.6 and 0.5.5 do not",
+        "GET /get_server_info of the server says it (max_total_num_tokens); newer versions have it on the page",
+    )
+    .beside("usage"),
+    Lacking::never(
+        "fill",
+        "this version does not publish which tokens are free and which can be evicted",
+        "newer versions do: kv_available_tokens, kv_evictable_tokens",
+    )
+    .beside("usage"),
+];
+
 /// Every gauge that is read.
 fn gauges() -> impl Iterator<Item = &'static Gauge> {
     KV_GAUGES.iter().chain(REQUEST_GAUGES).chain(OTHER_GAUGES)
@@ -103,6 +125,10 @@ impl Engine for Sglang {
                 || SHOWN_ONLY.contains(&name)
                 || gauges().any(|gauge| gauge.name == name)
         })
+    }
+
+    fn lacks(&self) -> &'static [Lacking] {
+        LACKS
     }
 
     fn claim(&self, page: &Page<'_>) -> Option<Claim> {

@@ -5,7 +5,7 @@
 
 use super::gauges::{Gauge, Key, Odd, Row, Sheet, Unit, whole};
 use super::notes::Notes;
-use super::{Claim, Engine};
+use super::{Claim, Engine, Lacking};
 use crate::exposition::Page;
 use crate::kv::{Pool, Reading, Role, Unknown};
 use std::collections::BTreeMap;
@@ -67,6 +67,8 @@ pub(super) struct Table {
     pub(super) never: &'static [(&'static str, &'static str, &'static str)],
     /// Other families with KV state, and those that `then` reads.
     pub(super) shown_only: &'static [&'static str],
+    /// What is known of values that a page lacks, as `doctor` says it.
+    pub(super) lacks: &'static [Lacking],
     /// What is left to do when the table has been read.
     pub(super) then: fn(&Page<'_>, &mut Draft),
 }
@@ -266,6 +268,10 @@ impl Engine for Table {
         })
     }
 
+    fn lacks(&self) -> &'static [Lacking] {
+        self.lacks
+    }
+
     fn claim(&self, page: &Page<'_>) -> Option<Claim> {
         self.find(page).map(|(_, claim)| claim)
     }
@@ -335,7 +341,7 @@ impl Draft {
             })
             .collect();
         Reading {
-            engine: Some(engine),
+            engine: Some(engine.into()),
             role: self.role,
             pools,
             chosen,

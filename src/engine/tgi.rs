@@ -5,6 +5,7 @@
 //! what fits: their quotient is the pressure. Versions without the latter have no usage.
 
 use super::gauges::Gauge;
+use super::lacking::{Lacking, SEND};
 use super::table::{Candidate, Formula, Table, Value, nothing_more};
 
 pub(super) const TABLE: Table = Table {
@@ -34,5 +35,24 @@ pub(super) const TABLE: Table = Table {
     ],
     never: &[],
     shown_only: &[],
+    lacks: &[
+        Lacking::yet(
+            "usage",
+            "it has no KV usage yet: the running batch's budget comes with the first request",
+            SEND,
+        )
+        .beside("capacity"),
+        Lacking::never(
+            "usage",
+            "this version publishes no KV usage: tgi_batch_max_total_tokens, the most tokens that a batch may \
+             hold, is not on its page",
+            "its usage stays unknown; a version of TGI 3 that publishes it is read",
+        ),
+        Lacking::never(
+            "capacity",
+            "tgi_batch_max_total_tokens is not on its page",
+            "a version of TGI 3 that publishes it is read",
+        ),
+    ],
     then: nothing_more,
 };

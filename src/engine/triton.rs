@@ -86,5 +86,6 @@ pub(super) const TABLE: Table = Table {
     ],
     never: &[],
     shown_only: &[],
+    lacks: &[],
     then: nothing_more,
 };

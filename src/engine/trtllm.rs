@@ -64,5 +64,6 @@ pub(super) const TABLE: Table = Table {
         "kv_cache_offload_bytes_total",
         "kv_cache_onboard_bytes_total",
     ],
+    lacks: &[],
     then: nothing_more,
 };

@@ -26,6 +26,7 @@
 //! says nothing of now; Prometheus' `rate()` over them does.
 
 use super::gauges::{Gauge, Key, Unit, float, whole};
+use super::lacking::{Lacking, NOTHING};
 use super::table::{Candidate, Draft, Table, Value};
 use crate::exposition::{Page, Sample};
 use crate::kv::{Pool, Unknown};
@@ -76,6 +77,25 @@ pub(super) const TABLE: Table = Table {
         "gpu_prefix_cache_queries_total",
         "external_prefix_cache_hits_total",
         "external_prefix_cache_queries_total",
+    ],
+    lacks: &[
+        Lacking::yet(
+            "usage",
+            "it has no KV usage: newer versions publish it from their start, older ones with the first request",
+            "send a request through the router (kvgauge doctor --warmup does), then look again; where it \
+             stays so, see whether its statistics are off (--disable-log-stats)",
+        ),
+        Lacking::never(
+            "used",
+            "no gauge counts tokens, and the usage is not one of whole blocks of a known size",
+            NOTHING,
+        )
+        .beside("usage"),
+        Lacking::never(
+            "capacity",
+            "the labels of cache_config_info do not say for sure how many tokens fit",
+            "newer versions say it in the label kv_cache_size_tokens",
+        ),
     ],
     then,
 };

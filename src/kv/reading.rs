@@ -1,6 +1,7 @@
 //! What one source says of its pools at one moment.
 
 use super::{Role, Unknown};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// A usage as the engine publishes it: a fraction from 0 to 1, or the reason why there is none.
@@ -122,8 +123,9 @@ impl Pool {
 /// What one source says of its pools at one moment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reading {
-    /// The engine recognised from the page (`sglang`), or `None`.
-    pub engine: Option<&'static str>,
+    /// The engine recognised from the page (`sglang`), or the name of the mapping that it was read by;
+    /// `None` where there is neither.
+    pub engine: Option<Cow<'static, str>>,
     /// The role the page itself names (SGLang's `engine_type`), where it does; `unified` where its
     /// engine has KV gauges and names no role. Settings win over it. A router has none.
     pub role: Option<Role>,

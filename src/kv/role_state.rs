@@ -36,6 +36,11 @@ pub struct RoleState {
     pub pending: Option<f64>,
     /// Prefix cache hit rate as the engines give it, plain mean over the pools, 0 to 1.
     pub hit_rate: Option<f64>,
+    /// Requests that lost their KV to others since the engines' start, summed.
+    pub preempted: Option<u64>,
+    /// Share of the tier in host memory that is occupied, of the pool whose tier is the fullest, 0 to 1.
+    /// Pools without such a tier don't count.
+    pub host: Option<f64>,
     /// Age of the oldest reading used.
     pub age: Option<Duration>,
     /// Pools whose usage is known and in `usage`.
@@ -64,6 +69,8 @@ impl RoleState {
             queues: Queues::default(),
             pending: None,
             hit_rate: None,
+            preempted: None,
+            host: None,
             age: None,
             pools: 0,
             missing: None,

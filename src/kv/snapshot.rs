@@ -2,8 +2,9 @@
 
 use super::{Reading, Role};
 use arc_swap::ArcSwap;
+use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Why the last attempt to read a source failed, as a bounded label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -89,22 +90,35 @@ pub struct SourceState {
     pub name: Arc<str>,
     /// The address read, without credentials.
     pub url: Arc<str>,
+    /// What is read there: `metrics`, `sglang-loads` or `auto`.
+    pub kind: &'static str,
+    /// The file with the token that goes with each request. The token itself is nowhere.
+    pub bearer_file: Option<Arc<Path>>,
     /// The role: from settings, otherwise from the page. A router has none.
     pub role: Option<Role>,
     /// `None` until the first attempt has ended; then whether the last attempt was good.
     pub up: Option<bool>,
     /// The last good reading, if any. Whether it may still be used depends on `taken` and `failure`.
     pub reading: Option<Arc<Reading>>,
+    /// What gave it: `page` or `loads`.
+    pub reads: Option<&'static str>,
+    /// Where the loads are to give the readings if they can: why they do not at present.
+    pub without_loads: Option<Arc<str>>,
     /// When the last good page was asked for.
     pub taken: Option<Instant>,
     /// Since when no gauge that is read has changed; where none is, since when nothing on the page has.
     pub unchanged_since: Option<Instant>,
+    /// From the last attempt to the next: as set, longer where the page is slow, and longer still while
+    /// it fails.
+    pub interval: Option<Duration>,
     /// The last attempt's duration in seconds.
     pub duration: Option<f64>,
     /// Samples on the last good page.
     pub samples: Option<u64>,
     /// Bytes of the last good page.
     pub bytes: Option<u64>,
+    /// The path where the last good page was found, where the one in `url` redirects there.
+    pub redirected: Option<Arc<str>>,
     /// Samples of the last good page that are shown again.
     pub exposed: Option<u64>,
     /// What is left out of the last good page; empty for a page without fault.

@@ -47,7 +47,16 @@ pub(super) fn explain(name: &str, url: &Target, failed: &Failed) -> String {
             )
         }
         Failed::NotLoads(why) => {
-            format!("{name} answered at {path} no loads of SGLang's that can be used ({why})")
+            format!(
+                "{name} answered at {path} no loads of SGLang's that can be used ({why}): set the source's kind to \"metrics\""
+            )
+        }
+        Failed::Status(StatusCode::NOT_FOUND, _)
+            if !path.trim_end_matches('/').ends_with("/metrics") =>
+        {
+            format!(
+                "{name} answered 404 at {path}, so there is no metrics page: correct the source's url, or switch the server's metrics on"
+            )
         }
         Failed::Status(StatusCode::NOT_FOUND, _) => {
             format!(
@@ -60,6 +69,22 @@ pub(super) fn explain(name: &str, url: &Target, failed: &Failed) -> String {
                 status.as_u16()
             )
         }
+        Failed::Moved(to, there) => match &**there {
+            Failed::Status(status, Some(location)) if status.is_redirection() => {
+                format!(
+                    "{name} redirects from {path} to {}, and from there to {location}: set the source's url to where its page is",
+                    to.path()
+                )
+            }
+            there => {
+                let name = format!("{name} (redirected from {path} to {})", to.path());
+                let url = Target {
+                    path: to.path().into(),
+                    ..url.clone()
+                };
+                explain(&name, &url, there)
+            }
+        },
         Failed::Denied(status, advice) => {
             format!("{name} answered {} at {path}: {advice}", status.as_u16())
         }

@@ -1,6 +1,7 @@
 //! One read of one page.
 
 use super::bearer::Bearer;
+use super::redirect::on_same_server;
 use crate::config::{Scrape, Target};
 use crate::exposition::PageError;
 use crate::kv::FailureReason;
@@ -41,6 +42,8 @@ pub(super) enum Failed {
     Broken(String),
     Timeout(Duration),
     Status(StatusCode, Option<String>),
+    /// A redirect led to this path of the same server: what was seen there.
+    Moved(Uri, Box<Failed>),
     /// 401 or 403, and what to do.
     Denied(StatusCode, String),
     /// A limit was passed: what was seen, and the setting that limits it.
@@ -69,10 +72,20 @@ impl Failed {
             Failed::Dial(DialError::Timeout { .. }) | Failed::Timeout(_) => FailureReason::Timeout,
             Failed::Broken(_) => FailureReason::Body,
             Failed::Status(..) | Failed::Denied(..) => FailureReason::Status,
+            Failed::Moved(_, there) => there.reason(),
             Failed::TooLarge { .. } => FailureReason::TooLarge,
             Failed::Encoded(_) | Failed::NotMetrics(_) | Failed::NotLoads(_) => {
                 FailureReason::Content
             }
+        }
+    }
+
+    /// The status, where it is that which was wrong.
+    pub(super) fn status(&self) -> Option<StatusCode> {
+        match self {
+            Failed::Status(status, _) => Some(*status),
+            Failed::Moved(_, there) => there.status(),
+            _ => None,
         }
     }
 }
@@ -99,9 +112,17 @@ impl From<PageError> for Failed {
     }
 }
 
+/// What one request came to.
+enum Answer {
+    Page(Vec<u8>),
+    /// It is to be had at another path of the same server, or else this has failed.
+    Elsewhere(Uri, Failed),
+}
+
 /// Reads one source's page, again and again, over one connection as long as that is kept.
 pub(super) struct Fetcher {
     pool: Pool<Empty<Bytes>>,
+    server: Target,
     path: Uri,
     host: HeaderValue,
     accept: HeaderValue,
@@ -110,6 +131,9 @@ pub(super) struct Fetcher {
     /// The last page's length: the next one is about as long.
     expected: usize,
     token: Option<Bearer>,
+    /// Paths that were redirected, each with the one that gave the last good answer in its place: a
+    /// busy server is not asked twice each time. No more than the paths that are asked for, two.
+    moved: Vec<(Uri, Uri)>,
 }
 
 impl Fetcher {
@@ -133,6 +157,7 @@ impl Fetcher {
         };
         Fetcher {
             pool: Pool::new(target.clone(), limits),
+            server: target.clone(),
             path: target.path.parse().unwrap_or_default(),
             host: HeaderValue::from_str(&target.authority())
                 .unwrap_or(HeaderValue::from_static("localhost")),
@@ -141,6 +166,7 @@ impl Fetcher {
             most_bytes: scrape.max_page_bytes,
             expected: 0,
             token: None,
+            moved: Vec::new(),
         }
     }
 
@@ -148,6 +174,11 @@ impl Fetcher {
     pub(super) fn with_token(mut self, file: Option<&Arc<Path>>) -> Fetcher {
         self.token = file.map(Bearer::new);
         self
+    }
+
+    /// The path where the last good answer was found, where that is not the one that was asked for.
+    pub(super) fn redirected(&self) -> Option<&str> {
+        self.moved.first().map(|(_, to)| to.path())
     }
 
     /// The page's bytes. The limit in time is for all of it.
@@ -194,7 +225,49 @@ impl Fetcher {
         })
     }
 
+    /// Follows one redirect, and asks at once where it led the last time.
     async fn read(&mut self, path: &Uri, accept: HeaderValue) -> Result<Vec<u8>, Failed> {
+        let known = self.moved.iter().position(|(from, _)| from == path);
+        if let Some(known) = known {
+            let (_, to) = self.moved.swap_remove(known);
+            match self.read_at(&to, accept.clone()).await {
+                // It may be somewhere else by now.
+                Ok(Answer::Elsewhere(..)) | Err(Failed::Status(..)) => {}
+                answer => return self.found(path, to, answer),
+            }
+        }
+        match self.read_at(path, accept.clone()).await? {
+            Answer::Page(page) => Ok(page),
+            Answer::Elsewhere(to, _) => {
+                let mut answer = self.read_at(&to, accept.clone()).await;
+                if matches!(answer, Err(Failed::Broken(_) | Failed::Reset(_))) {
+                    // Who redirects may close its connection behind it, which was just used again.
+                    answer = self.read_at(&to, accept).await;
+                }
+                self.found(path, to, answer)
+            }
+        }
+    }
+
+    /// What `to` has answered in place of `path`.
+    fn found(
+        &mut self,
+        path: &Uri,
+        to: Uri,
+        answer: Result<Answer, Failed>,
+    ) -> Result<Vec<u8>, Failed> {
+        match answer {
+            Ok(Answer::Page(page)) => {
+                self.moved.push((path.clone(), to));
+                Ok(page)
+            }
+            Ok(Answer::Elsewhere(_, failed)) | Err(failed) => {
+                Err(Failed::Moved(to, Box::new(failed)))
+            }
+        }
+    }
+
+    async fn read_at(&mut self, path: &Uri, accept: HeaderValue) -> Result<Answer, Failed> {
         let mut response = self.ask(path, accept.clone()).await?;
         if response.status() == StatusCode::UNAUTHORIZED
             && self.token.as_mut().is_some_and(Bearer::renew)
@@ -214,7 +287,12 @@ impl Fetcher {
         if response.status() != StatusCode::OK {
             let location = response.headers().get(LOCATION);
             let location = location.and_then(|v| shown(v.to_str().ok()?));
-            return Err(Failed::Status(response.status(), location));
+            let failed = Failed::Status(response.status(), location);
+            let to = on_same_server(response.status(), response.headers(), path, &self.server);
+            return match to {
+                Some(to) => Ok(Answer::Elsewhere(to, failed)),
+                None => Err(failed),
+            };
         }
         if let Some(coding) = coding(response.headers()) {
             return Err(Failed::Encoded(coding));
@@ -235,7 +313,7 @@ impl Fetcher {
                 page.extend_from_slice(data);
             }
         }
-        Ok(page)
+        Ok(Answer::Page(page))
     }
 
     fn too_large(&self, seen: String) -> Failed {

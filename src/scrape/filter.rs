@@ -32,7 +32,9 @@ impl Filter {
         Filter {
             expose: settings.metrics.expose,
             source: source.clone(),
-            mapping: settings.mapping(source).cloned(),
+            mapping: settings
+                .mapping(source)
+                .map(|(_, mapping)| Arc::clone(mapping)),
             known: RefCell::default(),
             hasher: RandomState::default(),
         }

@@ -60,10 +60,21 @@ impl Loads {
 
     pub(super) fn saw_page(&mut self, asked: Instant, reading: &Reading) {
         self.page = Some(asked);
-        self.sglang = reading.engine == Some("sglang");
+        self.sglang = reading.engine.as_deref() == Some("sglang");
         let mut models = reading.pools.iter().map(|pool| &pool.model);
         let first = models.next().cloned().flatten();
         self.model = first.filter(|first| models.all(|model| model.as_ref() == Some(first)));
+    }
+
+    /// Why the page gives the readings now, where it has been read.
+    pub(super) fn why_not(&self, now: Instant) -> Option<&str> {
+        if self.page.is_none() || self.may_ask(now) {
+            None
+        } else if self.sglang {
+            self.told.as_deref()
+        } else {
+            Some("its page is not SGLang's, and no other engine has loads")
+        }
     }
 
     /// The source is not what it was: everything is asked anew.

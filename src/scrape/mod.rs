@@ -12,8 +12,10 @@ mod loads;
 mod pace;
 mod poller;
 mod probe;
+mod redirect;
 mod scraper;
 
 pub use board::{Board, Discovery, View};
+pub(crate) use discover::{Way, search};
 pub(crate) use probe::{Look, Missed, Whose, get, look, look_at_source};
 pub use scraper::Scraper;

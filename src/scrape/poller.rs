@@ -10,7 +10,7 @@ use super::loads::{self, Loads};
 use super::pace::{self, Pace};
 use super::scraper::Reports;
 use crate::config::{Settings, Source, SourceKind};
-use crate::engine;
+use crate::engine::{self, Lacking};
 use crate::exposition::{self, Page, Prepared};
 use crate::kv::{Failure, FailureReason, Reading, SourceState};
 use std::rc::Rc;
@@ -41,6 +41,8 @@ struct Understood {
     /// `None` where the page was not read this time.
     prepared: Option<Prepared>,
     reading: Reading,
+    /// What the reading is of: `page` or `loads`.
+    of: &'static str,
     /// Of the gauges that the reading is made of; of all that is on the page, shown again or not,
     /// where there is no such gauge.
     content: u64,
@@ -59,6 +61,12 @@ pub(super) fn initial(source: &Source) -> SourceState {
         duration: None,
         samples: None,
         bytes: None,
+        redirected: None,
+        kind: source.kind.as_str(),
+        bearer_file: source.bearer_file.clone(),
+        reads: None,
+        without_loads: None,
+        interval: None,
         exposed: None,
         left_out: Vec::new(),
         failure: None,
@@ -107,6 +115,7 @@ impl Poller {
             };
             let took = asked.elapsed();
             self.state.duration = Some(took.as_secs_f64());
+            self.state.redirected = self.fetcher.redirected().map(Arc::from);
             match result {
                 Ok(page) => {
                     self.failed = 0;
@@ -114,6 +123,7 @@ impl Poller {
                     if let Some(prepared) = page.prepared {
                         self.page = Some(Arc::new(prepared));
                     }
+                    self.state.reads = Some(page.of);
                     self.good(asked, page.reading);
                 }
                 Err(failed) => {
@@ -130,12 +140,18 @@ impl Poller {
                     self.bad(asked, &failed);
                 }
             }
+            if self.source.kind == SourceKind::Auto {
+                let why = self.loads.why_not(Instant::now());
+                self.state.without_loads = why.map(Arc::from);
+            }
+            let every = self.every();
+            self.state.interval = Some(every);
             reports.report(Entry {
                 id: self.id,
                 state: Arc::new(self.state.clone()),
                 page: self.page.clone(),
             });
-            sleep(self.pause(asked)).await;
+            sleep(self.pause(asked, every)).await;
         }
     }
 
@@ -187,16 +203,22 @@ impl Poller {
         }
     }
 
-    /// From now to the next read.
-    fn pause(&self, asked: Instant) -> Duration {
+    /// From one read to the next, as it stands now.
+    fn every(&self) -> Duration {
         let scrape = &self.settings.scrape;
         let set = self.source.interval.unwrap_or(scrape.interval);
         if self.failed > 0 {
-            return pace::back_off(set, self.failed, scrape.max_age)
-                .saturating_sub(asked.elapsed());
+            return pace::back_off(set, self.failed, scrape.max_age);
         }
         let took = Duration::try_from_secs_f64(self.state.duration.unwrap_or_default());
-        let every = pace::stretched(set, took.unwrap_or_default(), scrape.max_age);
+        pace::stretched(set, took.unwrap_or_default(), scrape.max_age)
+    }
+
+    /// From now to the next read.
+    fn pause(&self, asked: Instant, every: Duration) -> Duration {
+        if self.failed > 0 {
+            return every.saturating_sub(asked.elapsed());
+        }
         self.pace.pause(asked, Instant::now(), every)
     }
 
@@ -224,6 +246,7 @@ impl Poller {
         let reading = engine::read_source(&page, &self.source, &self.settings);
         Ok(Understood {
             prepared: Some(prepared),
+            of: "page",
             // Of a whole page something moves each time: it counts our own reads, for one.
             content: reading.fingerprint.unwrap_or_else(|| page.content_hash()),
             reading,
@@ -253,22 +276,30 @@ impl Poller {
     /// Says what is read and from which metric, at the start and whenever that changes.
     fn announce(&mut self, reading: &Reading) {
         let usage_from = |r: &Reading| r.chosen.iter().find(|(v, _)| *v == "usage").map(|c| c.1);
-        let (engine, metric) = (reading.engine, usage_from(reading));
+        let (engine, metric) = (&reading.engine, usage_from(reading));
         let before = self.state.reading.as_deref();
-        let same = before.is_some_and(|b| b.engine == engine && usage_from(b) == metric);
+        let same = before.is_some_and(|b| b.engine == *engine && usage_from(b) == metric);
         if (same && self.state.up == Some(true)) || !self.may_tell() {
             return;
         }
         let (source, url) = (&self.source.name, &self.state.url);
-        match (engine, metric) {
+        let lacking = engine::lacking(reading);
+        let usage = lacking.iter().find(|lacking| lacking.value == "usage");
+        match (engine::in_words(reading), metric) {
             (Some(engine), Some(metric)) => {
                 tracing::info!("{source}: reading {engine} at {url}, usage from {metric}");
             }
-            (Some(engine), None) => {
-                tracing::info!(
-                    "{source}: reading {engine} at {url}; it has no KV usage yet (gauges come with the first request)"
-                );
-            }
+            (Some(engine), None) => match usage {
+                Some(Lacking { why, comes, .. }) if *comes => {
+                    tracing::info!("{source}: reading {engine} at {url}; {why}");
+                }
+                Some(Lacking { why, next, .. }) => {
+                    tracing::warn!("{source}: reading {engine} at {url}; {why}: {next}");
+                }
+                None => tracing::warn!(
+                    "{source}: reading {engine} at {url}; its KV usage is unknown, as a gauge holds what can't be a value"
+                ),
+            },
             (None, _) if self.source.role.is_some() => {
                 tracing::warn!(
                     "{source}: {url} answers, but no engine known here has KV gauges on it, so its usage stays unknown"
@@ -301,6 +332,7 @@ impl Poller {
         }
         if reason.ends_reading() {
             self.state.reading = None;
+            self.state.reads = None;
         }
         if let Some(count) = FailureReason::ALL
             .iter()
@@ -322,6 +354,7 @@ impl Poller {
 fn of_loads(reading: Reading) -> Understood {
     Understood {
         prepared: None,
+        of: "loads",
         content: reading.fingerprint.unwrap_or_default(),
         reading,
     }

@@ -45,6 +45,8 @@ pub(crate) struct Look {
     /// Lines that could not be read: how many, and the first one's number and reason.
     pub(crate) bad_lines: Option<(u64, u64, &'static str)>,
     pub(crate) took: Duration,
+    /// The path where it was found, where the one that was asked for redirects there.
+    pub(crate) redirected: Option<String>,
 }
 
 /// Why there is no page, in words.
@@ -85,6 +87,7 @@ async fn look_at_loads(source: &Source, settings: &Settings) -> Result<Look, Mis
         bytes: text.len(),
         bad_lines: None,
         took: asked.elapsed(),
+        redirected: fetcher.redirected().map(str::to_owned),
     })
 }
 
@@ -131,6 +134,7 @@ async fn look_with(
             (count, first.line, first.reason)
         }),
         took,
+        redirected: fetcher.redirected().map(str::to_owned),
     })
 }
 
@@ -145,10 +149,7 @@ fn missed(name: &str, url: &Target, failed: &Failed) -> Missed {
     Missed {
         reason: failed.reason(),
         message: explain(name, url, failed),
-        status: match failed {
-            Failed::Status(status, _) => Some(*status),
-            _ => None,
-        },
+        status: failed.status(),
     }
 }
 

@@ -165,7 +165,8 @@ impl Crew {
             discovery.taken = Some(Instant::now());
         }
         let kind = discovery.kind;
-        let problem: Option<Arc<str>> = looked.problem.as_deref().map(Arc::from);
+        let problem = looked.problem.as_ref();
+        let problem: Option<Arc<str>> = problem.map(|problem| problem.to_string().into());
         discovery.up = Some(problem.is_none());
         if problem.is_some() {
             discovery.failures += 1;

@@ -20,6 +20,11 @@ pub(crate) struct Engines {
 impl Engines {
     /// One of each role, which hand over to each other; warmed up, so that gauges exist.
     pub(crate) fn start(roles: &[Role]) -> Self {
+        Self::with(roles, true)
+    }
+
+    /// The same, warmed up or as they have just started.
+    pub(crate) fn with(roles: &[Role], warmup: bool) -> Self {
         let roles = roles.to_vec();
         let (stop, stopped) = oneshot::channel();
         let (started, addresses) = sync_channel(1);
@@ -32,7 +37,7 @@ impl Engines {
                 let mut workers = Vec::new();
                 for role in roles {
                     let config = EngineConfig {
-                        warmup: true,
+                        warmup,
                         decode_step: Duration::from_millis(5),
                         ..EngineConfig::new(role, MODEL)
                     };

@@ -53,7 +53,8 @@ impl Setup {
         self
     }
 
-    /// Lines of the settings file, in place of the faster scrape interval.
+    /// Lines of the settings file, in place of the faster scrape interval. A `[[source]]` among them is
+    /// read where no other source is named.
     pub(crate) fn settings(mut self, toml: &str) -> Self {
         toml.clone_into(&mut self.settings);
         self
@@ -75,7 +76,8 @@ impl Setup {
     }
 
     pub(crate) fn start(mut self) -> Kvgauge {
-        if self.sources.is_empty() {
+        let own = self.settings.contains("[[source]]");
+        if self.sources.is_empty() && !own {
             let nobody = Page::refusing();
             self.sources.push(format!("nobody={}", nobody.url()));
             self.nobody = Some(nobody);

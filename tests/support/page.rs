@@ -32,6 +32,10 @@ pub(crate) enum Behaviour {
     Sglang(String, Option<String>),
     /// An engine as far as a router looks at it, with this page.
     Engine(String),
+    /// What each path does; any other answers 404.
+    Paths(Vec<(&'static str, Behaviour)>),
+    /// A redirect to this address.
+    Redirect(u16, String),
     /// 200 with a login page.
     Html,
     /// This status and a line of text.
@@ -42,6 +46,7 @@ struct Shared {
     behaviour: Mutex<Behaviour>,
     asked: AtomicUsize,
     asked_loads: AtomicUsize,
+    targets: Mutex<Vec<String>>,
     open: AtomicUsize,
     most_open: AtomicUsize,
     authorization: Mutex<Option<String>>,
@@ -65,6 +70,7 @@ impl Page {
                 behaviour: Mutex::new(Behaviour::Refuse),
                 asked: AtomicUsize::new(0),
                 asked_loads: AtomicUsize::new(0),
+                targets: Mutex::default(),
                 open: AtomicUsize::new(0),
                 most_open: AtomicUsize::new(0),
                 authorization: Mutex::new(None),
@@ -110,6 +116,11 @@ impl Page {
     /// How often of these for its loads.
     pub(crate) fn asked_loads(&self) -> usize {
         self.shared.asked_loads.load(Ordering::Relaxed)
+    }
+
+    /// The paths that it has been asked for since it was last asked this.
+    pub(crate) fn take_targets(&self) -> Vec<String> {
+        std::mem::take(&mut self.shared.targets.lock().unwrap())
     }
 
     /// The most connections that have been open at one time.
@@ -189,7 +200,13 @@ fn serve(stream: TcpStream, shared: &Shared) {
     while let Ok(head) = wire.head() {
         *shared.authorization.lock().unwrap() = head.get("authorization");
         shared.asked.fetch_add(1, Ordering::Relaxed);
-        let behaviour = shared.behaviour.lock().unwrap().clone();
+        let target = head.target().to_owned();
+        shared.targets.lock().unwrap().push(target.clone());
+        let mut behaviour = shared.behaviour.lock().unwrap().clone();
+        if let Behaviour::Paths(paths) = behaviour {
+            let there = paths.into_iter().find(|(path, _)| *path == target);
+            behaviour = there.map_or(Behaviour::Status(404), |(_, behaviour)| behaviour);
+        }
         let bytes = match behaviour {
             Behaviour::Text(text) => answer(200, "text/plain; version=0.0.4; charset=utf-8", &text),
             Behaviour::OpenMetrics(text) => answer(
@@ -216,6 +233,10 @@ fn serve(stream: TcpStream, shared: &Shared) {
             Behaviour::Engine(page) => engine(&mut wire, &head, &page),
             Behaviour::Html => answer(200, "text/html", "<!doctype html><title>Log in</title>"),
             Behaviour::Status(status) => answer(status, "text/plain", "no metrics today\n"),
+            Behaviour::Redirect(status, to) => format!(
+                "HTTP/1.1 {status} Elsewhere\r\nLocation: {to}\r\nContent-Length: 0\r\n\r\n"
+            )
+            .into_bytes(),
             Behaviour::Raw(bytes) => {
                 let _ = wire.stream.write_all(&bytes);
                 return;
@@ -225,7 +246,7 @@ fn serve(stream: TcpStream, shared: &Shared) {
                 wire.rest();
                 return;
             }
-            Behaviour::Reset | Behaviour::Refuse => {
+            Behaviour::Reset | Behaviour::Refuse | Behaviour::Paths(_) => {
                 wire.reset_on_close();
                 return;
             }

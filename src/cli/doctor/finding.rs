@@ -1,24 +1,34 @@
 //! What is made of one look: right or wrong, in lines, each cause with its cure behind an arrow.
 
+use super::mapping;
 use crate::cli::role_line::{RoleSays, number, shown};
 use crate::config::{Source, Target};
-use crate::engine::{self, SourceReading};
+use crate::engine::{self, Lacking, SourceReading};
 use crate::kv::{Reading, Role, Unknown};
-use crate::scrape::{Look, Missed, Whose};
+use crate::scrape::{Look, Missed, Way, Whose};
 
 /// One thing that was looked at.
 pub(super) struct Finding {
     pub(super) name: String,
-    pub(super) url: String,
+    /// Where: an address, or what is looked at to find some.
+    pub(super) at: String,
     pub(super) fine: bool,
     pub(super) lines: Vec<String>,
 }
 
+/// What may be pasted into settings.
+pub(super) struct Paste<'a> {
+    /// The name of a mapping.
+    pub(super) mapping: &'a str,
+    /// Whether a whole `[[source]]` too: the source stands in no settings.
+    pub(super) source: bool,
+}
+
 impl Finding {
-    fn of(name: &str, url: &Target) -> Finding {
+    fn of(name: &str, at: impl Into<String>) -> Finding {
         Finding {
             name: name.to_owned(),
-            url: url.to_string(),
+            at: at.into(),
             fine: true,
             lines: Vec::new(),
         }
@@ -34,18 +44,18 @@ impl Finding {
         self.say(format!("-> {cure}"));
     }
 
-    /// A failure's message is `cause: cure`.
-    fn missed(&mut self, missed: &Missed) {
-        match missed.message.rsplit_once(": ") {
+    /// A failure in the words `cause: cure`.
+    fn failed(&mut self, words: &str) {
+        match words.rsplit_once(": ") {
             Some((cause, cure)) => self.wrong(cause, cure),
-            None => self.wrong(&*missed.message, "see the server's own log"),
+            None => self.wrong(words, "see the server's own log"),
         }
     }
 }
 
 /// The router that requests go to. Any answer of HTTP is one.
 pub(super) fn of_router(url: &Target, answer: &Result<Vec<u8>, Missed>) -> Finding {
-    let mut finding = Finding::of("upstream", url);
+    let mut finding = Finding::of("upstream", url.to_string());
     match answer {
         Ok(_) => finding.say("answers at /v1/models"),
         Err(missed) => match missed.status {
@@ -57,8 +67,49 @@ pub(super) fn of_router(url: &Target, answer: &Result<Vec<u8>, Missed>) -> Findi
                 "is there, and answered {} at /v1/models",
                 status.as_u16()
             )),
-            None => finding.missed(missed),
+            None => finding.failed(&missed.message),
         },
+    }
+    finding
+}
+
+/// One way in which sources are found, of which so many are read at most.
+pub(super) fn of_way(way: &Way, most: usize) -> Finding {
+    let mut finding = Finding::of(&format!("discovery.{}", way.kind), shown(&way.at));
+    match way.found {
+        Some(0) if way.problem.is_none() => {
+            let (cause, cure) = match way.kind {
+                "workers" => (
+                    "the router has no workers",
+                    "start them, and name them to the router (--worker-urls, --prefill, --decode); \
+                     those of a router that has just started take a moment",
+                ),
+                "file_sd" => (
+                    "no file that fits names a target",
+                    "see that the files are there, and that their groups have targets",
+                ),
+                _ => (
+                    "no address stands behind it",
+                    "check the name, and that servers are registered under it",
+                ),
+            };
+            finding.wrong(cause, cure);
+        }
+        Some(found @ 1..) => finding.say(format!("found {}", several(found as u64, "page"))),
+        Some(0) | None => {}
+    }
+    if let Some(words) = &way.problem {
+        finding.failed(words);
+    }
+    if way.beyond > 0 {
+        finding.wrong(
+            format!(
+                "{} of them are not read, as discovery.max_sources is {}",
+                number(way.beyond as u64),
+                number(most as u64)
+            ),
+            "raise discovery.max_sources if all are meant",
+        );
     }
     finding
 }
@@ -70,12 +121,13 @@ pub(super) fn of_source(
     look: &Result<Look, Missed>,
     engines: bool,
     warmed: bool,
+    paste: &Paste<'_>,
 ) -> Finding {
-    let mut finding = Finding::of(&source.name, &source.url);
+    let mut finding = Finding::of(&source.name, source.url.to_string());
     let look = match look {
         Ok(look) => look,
         Err(missed) => {
-            finding.missed(missed);
+            finding.failed(&missed.message);
             return finding;
         }
     };
@@ -85,6 +137,9 @@ pub(super) fn of_source(
         several(look.samples as u64, "sample"),
         number(look.bytes as u64)
     ));
+    if let Some(path) = &look.redirected {
+        finding.say(format!("redirected to {}, which was followed", shown(path)));
+    }
     if let Some((count, line, reason)) = look.bad_lines {
         finding.say(format!(
             "{} can't be read and are left out, the first in line {line} ({reason})",
@@ -110,16 +165,17 @@ pub(super) fn of_source(
                 ),
             );
         }
-        Whose::Other => of_stranger(&mut finding, source, look, engines),
+        Whose::Other => of_stranger(&mut finding, source, look, engines, paste),
     }
     finding
 }
 
 fn of_engine(finding: &mut Finding, source: &Source, reading: &Reading, warmed: bool) {
     let role = source.role.or(reading.role);
-    let engine = reading.engine.unwrap_or_default();
+    let engine = engine::in_words(reading).unwrap_or_default();
     finding.say(match (role, reading.role) {
-        (Some(role), Some(paged)) if role == paged => {
+        // `unified` is also what an engine is called that names no role.
+        (Some(role), Some(paged)) if role == paged && role != Role::Unified => {
             format!("engine {engine}, role {role} as its page says")
         }
         (Some(role), _) if source.role.is_some() => format!("engine {engine}, role {role} as set"),
@@ -151,16 +207,22 @@ fn of_engine(finding: &mut Finding, source: &Source, reading: &Reading, warmed: 
         finding.say(format!("  {value:<10} not from {metric}: {why}"));
     }
     let unknown: Vec<Unknown> = reading.pools.iter().filter_map(|p| p.usage.err()).collect();
-    let fresh = reading.pools.is_empty() || unknown.contains(&Unknown::Absent);
-    let not_there = not_there(reading).join(", ");
-    if !not_there.is_empty() {
-        finding.say(if fresh {
-            format!("  not on the page yet: {not_there}")
-        } else {
-            format!(
-                "  not on the page: {not_there} (so left out everywhere; another version of the \
-                 engine may publish it)"
-            )
+    let (usage, others): (Vec<Lacking>, Vec<Lacking>) = engine::lacking(reading)
+        .into_iter()
+        .partition(|lacking| lacking.value == "usage");
+    for lacking in others.chunk_by(|a, b| (a.why, a.next) == (b.why, b.next)) {
+        let values: Vec<&str> = lacking.iter().map(|lacking| lacking.value).collect();
+        let values = values.join(", ");
+        finding.say(match lacking {
+            // What makes them come is said of the usage.
+            [
+                Lacking {
+                    why, comes: true, ..
+                },
+                ..,
+            ] => format!("  unknown: {values} ({why})"),
+            [Lacking { why, next, .. }, ..] => format!("  unknown: {values} ({why}; {next})"),
+            [] => continue,
         });
     }
     if role.is_none() {
@@ -169,18 +231,19 @@ fn of_engine(finding: &mut Finding, source: &Source, reading: &Reading, warmed: 
             "set the source's role: decode, prefill or unified",
         );
     }
-    if fresh {
-        if warmed {
+    if let Some(Lacking {
+        why, next, comes, ..
+    }) = usage.first()
+    {
+        if warmed && *comes {
             finding.wrong(
-                "it has no usage after the warm-up either",
-                "see whether the request reached this server (the router's log), and whether this \
-                 version of the engine publishes its KV usage at all",
+                "it has no KV usage after the warm-up either",
+                "see in the router's log whether the request reached this server, or another one of the \
+                 same model (then run this again), and whether this version of the engine publishes its \
+                 KV usage at all",
             );
         } else {
-            finding.wrong(
-                "it has no usage yet: its gauges come with the first request",
-                "send a request through the router (kvgauge doctor --warmup does), then look again",
-            );
+            finding.wrong(*why, next);
         }
     } else if !unknown.is_empty() {
         let odd: Vec<String> = reading
@@ -195,23 +258,13 @@ fn of_engine(finding: &mut Finding, source: &Source, reading: &Reading, warmed: 
     }
 }
 
-/// The values that no pool of a page has.
-fn not_there(reading: &Reading) -> Vec<&'static str> {
-    let none = |has: fn(&crate::kv::Pool) -> bool| !reading.pools.iter().any(has);
-    [
-        ("usage", none(|p| p.usage != Err(Unknown::Absent))),
-        ("used", none(|p| p.used.is_some())),
-        ("capacity", none(|p| p.capacity.is_some())),
-        ("fill", none(|p| p.fill.is_some())),
-        ("running", none(|p| p.running.is_some())),
-        ("queued", none(|p| p.queued.is_some())),
-    ]
-    .into_iter()
-    .filter_map(|(value, none)| none.then_some(value))
-    .collect()
-}
-
-fn of_stranger(finding: &mut Finding, source: &Source, look: &Look, engines: bool) {
+fn of_stranger(
+    finding: &mut Finding,
+    source: &Source,
+    look: &Look,
+    engines: bool,
+    paste: &Paste<'_>,
+) {
     if !look.suspects.is_empty() {
         finding.say("no engine known here has KV gauges on it, but these look like it:");
         for (suspect, value) in &look.suspects {
@@ -228,23 +281,34 @@ fn of_stranger(finding: &mut Finding, source: &Source, look: &Look, engines: boo
             }
             finding.say(line);
         }
+        let cause = "its usage stays unknown, as nothing is guessed by names";
+        let suspects = look.suspects.iter().map(|(suspect, _)| suspect);
+        let Some(section) = mapping::section(paste.mapping, suspects) else {
+            finding.wrong(
+                cause,
+                "see what the engine's documentation says of them; a mapping, [engine.NAME] in the settings, needs a usage, or used and capacity in the same unit",
+            );
+            return;
+        };
+        let (place, source) = if paste.source {
+            let source = mapping::source(source, paste.mapping);
+            (String::new(), source)
+        } else {
+            let name = &source.name;
+            let place = format!(
+                ", and engine = \"{}\" into the section of the source {name}",
+                paste.mapping
+            );
+            (place, Vec::new())
+        };
         finding.wrong(
-            "its usage stays unknown: nothing is guessed by names",
-            "see what the engine's documentation says of them; then put this, mended where it has to be, into the settings, and engine = \"mine\" into the source:",
+            cause,
+            &format!(
+                "see what the engine's documentation says of them; then put this, mended where it has to be, into the settings{place}:"
+            ),
         );
-        finding.say("     [engine.mine]");
-        let mut mapped: Vec<&str> = Vec::new();
-        for (suspect, _) in &look.suspects {
-            if mapped.contains(&suspect.value) {
-                continue;
-            }
-            mapped.push(suspect.value);
-            finding.say(format!(
-                "     {} = {{ metric = \"{}\", unit = \"{}\" }}",
-                suspect.value,
-                shown(&suspect.metric),
-                suspect.unit
-            ));
+        for line in section.iter().chain(&source) {
+            finding.say(format!("     {line}"));
         }
     } else if source.role.is_some() || !engines {
         finding.wrong(

@@ -1,14 +1,16 @@
 //! `kvgauge doctor`: what every page answered, what is read from it, and what to do about the rest.
 
 mod finding;
+mod mapping;
 mod warmup;
 
 use super::args::Doctor;
 use super::urls;
 use crate::config::{self, Settings, Source};
-use crate::kv::{FailureReason, Unknown};
-use crate::scrape::{Look, Missed, get, look_at_source};
-use finding::Finding;
+use crate::engine;
+use crate::kv::FailureReason;
+use crate::scrape::{Look, Missed, get, look_at_source, search};
+use finding::{Finding, Paste};
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -32,7 +34,11 @@ pub fn run(args: &Doctor) -> ExitCode {
         ..config::Flags::default()
     };
     let settings = match config::load(args.config.as_deref(), config::environment(), &flags) {
-        Ok((settings, warnings)) => {
+        Ok((mut settings, warnings)) => {
+            if !args.urls.is_empty() {
+                // Those pages are meant, and no others.
+                settings.discovery.clear();
+            }
             for warning in warnings {
                 eprintln!("{warning}");
             }
@@ -44,13 +50,17 @@ pub fn run(args: &Doctor) -> ExitCode {
         }
     };
     // Single pages need no router, and the default one may be nobody's.
-    let router = args.urls.is_empty() || args.upstream.is_some() || args.warmup;
+    let plan = Plan {
+        pages: !args.urls.is_empty(),
+        router: args.urls.is_empty() || args.upstream.is_some() || args.warmup,
+        warm_up: args.warmup,
+    };
     let runtime = Builder::new_current_thread()
         .enable_all()
         .build_local(LocalOptions::default());
     match runtime {
         Ok(runtime) => {
-            let fine = runtime.block_on(examine(&settings, router, args.warmup));
+            let fine = runtime.block_on(examine(&settings, &plan));
             if fine {
                 ExitCode::SUCCESS
             } else {
@@ -64,22 +74,36 @@ pub fn run(args: &Doctor) -> ExitCode {
     }
 }
 
+/// What is to be done.
+struct Plan {
+    /// Pages were named one by one, in place of settings.
+    pages: bool,
+    /// The router is looked at.
+    router: bool,
+    warm_up: bool,
+}
+
 /// Whether all is fine. Says what it finds on standard output.
-async fn examine(settings: &Settings, router: bool, warm_up: bool) -> bool {
-    if settings.discovery.is_on() {
-        say(
-            "sources that are found are not looked at here: a running kvgauge has them at /sources\n\n",
-        );
-    }
+async fn examine(settings: &Settings, plan: &Plan) -> bool {
+    let (sources, ways) = search(settings).await;
+    let settings = &Settings {
+        sources,
+        ..settings.clone()
+    };
     let mut looks = looks(settings).await;
-    let mut findings = Vec::new();
+    let mut findings: Vec<Finding> = ways
+        .iter()
+        .map(|way| finding::of_way(way, settings.discovery.max_sources))
+        .collect();
     let mut warmed = false;
-    if router {
+    if plan.router {
         let answer = ask_router(settings).await;
-        if warm_up {
+        if plan.warm_up {
             let names = warmup::models(answer.as_deref().ok(), &looks);
             if !looks.iter().any(fresh) {
-                say("warm-up: nothing is sent, since no engine is without its first gauges\n\n");
+                say(
+                    "warm-up: nothing is sent, since there is no engine whose first gauges would come with it\n\n",
+                );
             } else if let Some(why) = unreachable(&answer) {
                 say(&format!("warm-up: nothing is sent: {}\n\n", why.message));
             } else {
@@ -89,14 +113,30 @@ async fn examine(settings: &Settings, router: bool, warm_up: bool) -> bool {
                 warmed = true;
             }
         }
-        findings.push(finding::of_router(&settings.upstream, &answer));
+        findings.insert(0, finding::of_router(&settings.upstream, &answer));
     }
     let engines = looks.iter().flatten().any(|l| l.reading.engine.is_some());
+    let mut names = mapping_names(settings);
+    let mut name = names.next().unwrap_or_default();
     for (source, look) in settings.sources.iter().zip(&looks) {
-        findings.push(finding::of_source(source, look, engines, warmed));
+        let paste = Paste {
+            mapping: &name,
+            source: plan.pages,
+        };
+        findings.push(finding::of_source(source, look, engines, warmed, &paste));
+        if look.as_ref().is_ok_and(|look| !look.suspects.is_empty()) {
+            name = names.next().unwrap_or_default();
+        }
     }
     say(&report(&findings));
     findings.iter().all(|finding| finding.fine)
+}
+
+/// Names for mappings that no section has yet: each may be pasted beside the others.
+fn mapping_names(settings: &Settings) -> impl Iterator<Item = String> {
+    let more = (2..).map(|n| format!("mine-{n}"));
+    let all = std::iter::once("mine".to_owned()).chain(more);
+    all.filter(|name| !settings.mappings.contains_key(name.as_str()))
 }
 
 /// Whoever closed the pipe does not want to read it.
@@ -138,13 +178,12 @@ async fn once_warm(settings: &Settings) -> Vec<Result<Look, Missed>> {
     }
 }
 
-/// Whether it is an engine of which a part has no usage yet.
+/// Whether it is an engine of which a part has no usage yet, that may come with a request.
 fn fresh(look: &Result<Look, Missed>) -> bool {
-    let absent = Err(Unknown::Absent);
     look.as_ref().is_ok_and(|look| {
-        let pools = &look.reading.pools;
-        look.reading.engine.is_some()
-            && (pools.is_empty() || pools.iter().any(|pool| pool.usage == absent))
+        let lacking = engine::lacking(&look.reading);
+        let usage = lacking.iter().find(|lacking| lacking.value == "usage");
+        usage.is_some_and(|usage| usage.comes)
     })
 }
 
@@ -167,9 +206,9 @@ fn report(findings: &[Finding]) -> String {
     let width = findings.iter().map(|f| f.name.len()).max().unwrap_or(0);
     for finding in findings {
         let verdict = if finding.fine { "ok" } else { "WRONG" };
-        let (name, url) = (&finding.name, &finding.url);
+        let (name, at) = (&finding.name, &finding.at);
         // Writing to a String does not fail.
-        let _ = writeln!(text, "{verdict:<5}  {name:<width$}  {url}");
+        let _ = writeln!(text, "{verdict:<5}  {name:<width$}  {at}");
         for line in &finding.lines {
             let _ = writeln!(text, "       {line}");
         }

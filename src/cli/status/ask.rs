@@ -41,6 +41,7 @@ struct SourceState {
     state: String,
     unknown: Option<String>,
     last_error: Option<LastError>,
+    lacking: Option<Vec<Lacks>>,
 }
 
 #[derive(Default, Deserialize)]
@@ -50,10 +51,19 @@ struct LastError {
     resolved: bool,
 }
 
+/// A value that its page does not have.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Lacks {
+    value: String,
+    why: String,
+    next: String,
+}
+
 /// What one of them answered.
 enum Answer {
     Kvgauge(Vec<RoleSays>, Vec<SourceSays>),
-    Page(Look),
+    Page(Box<Look>),
     Nothing(Missed),
 }
 
@@ -110,9 +120,9 @@ impl Asked {
         match look(&self.name, &page, scrape).await {
             Ok(look) if look.whose == Whose::Kvgauge => match self.kv(scrape).await {
                 Ok(Some(answer)) => answer,
-                Ok(None) | Err(_) => Answer::Page(look),
+                Ok(None) | Err(_) => Answer::Page(Box::new(look)),
             },
-            Ok(look) => Answer::Page(look),
+            Ok(look) => Answer::Page(Box::new(look)),
             Err(missed) => Answer::Nothing(missed),
         }
     }
@@ -147,6 +157,8 @@ impl Asked {
 
 impl From<SourceState> for SourceSays {
     fn from(source: SourceState) -> SourceSays {
+        let mut lacking = source.lacking.into_iter().flatten();
+        let usage = lacking.find(|lacks| lacks.value == "usage");
         SourceSays {
             name: source.name,
             url: source.url,
@@ -157,9 +169,25 @@ impl From<SourceState> for SourceSays {
             message: source
                 .last_error
                 .filter(|error| !error.resolved)
-                .map(|error| error.message),
+                .map(|error| error.message)
+                .or(usage.map(|lacks| no_usage(&lacks.why, &lacks.next))),
         }
     }
+}
+
+/// What is wrong with a good page. `router`: whether nothing is expected of it.
+fn page_message(reading: &Reading, router: bool) -> Option<String> {
+    if reading.engine.is_none() {
+        let stranger = "no engine known here has KV gauges on this page; see kvgauge doctor";
+        return (!router).then(|| stranger.to_owned());
+    }
+    let lacking = engine::lacking(reading);
+    let usage = lacking.iter().find(|lacking| lacking.value == "usage")?;
+    Some(no_usage(usage.why, usage.next))
+}
+
+fn no_usage(why: &str, next: &str) -> String {
+    format!("{why}; {next}")
 }
 
 /// Asks all at once.
@@ -193,13 +221,10 @@ pub(super) async fn all(asked: Vec<Asked>, scrape: &Scrape) -> Said {
                 let why = why.unwrap_or(Unknown::Absent);
                 said.sources.push(SourceSays {
                     role: role.map(|role| role.as_str().to_owned()),
-                    engine: look.reading.engine.map(str::to_owned),
+                    engine: look.reading.engine.as_deref().map(str::to_owned),
                     state: "up".to_owned(),
                     unknown: (!known && !none).then(|| why.as_str().to_owned()),
-                    message: (look.reading.engine.is_none() && !none).then(|| {
-                        "no engine known here has KV gauges on this page; see kvgauge doctor"
-                            .to_owned()
-                    }),
+                    message: page_message(&look.reading, none),
                     ..asked.says()
                 });
                 said.unanswered |= role.is_none() && !none;

@@ -101,7 +101,7 @@ pub fn read_loads(text: &[u8]) -> Result<Reading, LoadsError> {
     }
     let (chosen, passed_over) = notes.into_vecs();
     Ok(Reading {
-        engine: Some("sglang"),
+        engine: Some("sglang".into()),
         role,
         fingerprint: (!pools.is_empty()).then_some(fingerprint),
         pools: pools.into_values().collect(),

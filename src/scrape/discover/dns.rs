@@ -1,6 +1,6 @@
 //! DNS names: every address that a name has (A and AAAA) is a source.
 
-use super::{Found, Looked};
+use super::{Found, Looked, Problem};
 use crate::config::{DnsName, Target};
 use crate::net;
 use std::sync::Arc;
@@ -52,8 +52,11 @@ impl Dns {
                     known.found = found;
                 }
                 Err(error) => {
+                    let words = format!(
+                        "{error} (discovery.dns): check the name, and who resolves it here"
+                    );
                     problem
-                        .get_or_insert(format!("{error} (discovery.dns): its last addresses hold"));
+                        .get_or_insert(Problem::new(words).while_holds("what it came to before"));
                 }
             }
         }

@@ -3,7 +3,7 @@
 //! understood. A file is read again when it has changed; one that is broken keeps the last good list,
 //! one that is gone takes its sources with it.
 
-use super::{Found, Looked};
+use super::{Found, Looked, Problem};
 use crate::config::Target;
 use crate::kv::Role;
 use serde::Deserialize;
@@ -65,9 +65,10 @@ impl Files {
             match fitting(pattern) {
                 Ok(found) => paths.extend(found),
                 Err(error) => {
-                    let told =
-                        format!("{pattern:?} (discovery.file_sd) can't be looked for ({error})");
-                    problem.get_or_insert(told);
+                    let words = format!(
+                        "{pattern:?} (discovery.file_sd) can't be looked for ({error}): see that it is there and may be read"
+                    );
+                    problem.get_or_insert(Problem::new(words));
                     // What is not there is gone; what can't be seen may well be there.
                     if error.kind() != ErrorKind::NotFound {
                         let known = self.known.keys();
@@ -80,9 +81,9 @@ impl Files {
         paths.dedup();
         if paths.len() > MOST_FILES {
             let n = paths.len();
-            problem.get_or_insert(format!(
-                "discovery.file_sd fits {n} files: the first {MOST_FILES} are read"
-            ));
+            problem.get_or_insert(Problem::new(format!(
+                "discovery.file_sd fits {n} files, of which the first {MOST_FILES} are read: put more targets into each"
+            )));
             paths.truncate(MOST_FILES);
         }
         self.known.retain(|path, _| paths.contains(path));
@@ -90,10 +91,11 @@ impl Files {
             let known = self.known.entry(path.clone()).or_default();
             known.renew(&path);
             if let Some(what) = &known.problem {
-                problem.get_or_insert(format!(
-                    "{} (discovery.file_sd) {what}: its last good list holds",
+                let words = format!(
+                    "{} (discovery.file_sd) {what}: mend the file",
                     path.display()
-                ));
+                );
+                problem.get_or_insert(Problem::new(words).while_holds("its last good list"));
             }
         }
         let found = self.known.values().flat_map(|known| known.found.clone());
@@ -334,7 +336,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.json");
         let mut files = Files::new(&[path.to_str().unwrap().into()]);
-        let problem = files.look().problem.unwrap();
+        let problem = files.look().problem.unwrap().to_string();
         assert!(problem.contains("can't be looked for"), "{problem}");
         fs::write(&path, r#"[{"targets":["a:1"]}]"#).unwrap();
         assert_eq!(files.look().found.unwrap().len(), 1);
@@ -375,7 +377,7 @@ mod tests {
         // As long as it is so.
         for _ in 0..2 {
             let looked = files.look();
-            let problem = looked.problem.unwrap();
+            let problem = looked.problem.unwrap().to_string();
             assert!(problem.contains("a.json"), "{problem}");
             assert!(problem.contains("its last good list holds"), "{problem}");
             let hosts: Vec<String> = looked

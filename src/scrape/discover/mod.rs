@@ -2,15 +2,18 @@
 
 mod dns;
 mod file_sd;
+mod once;
 mod plan;
 mod workers;
 
+pub(crate) use once::{Way, search};
 pub(super) use plan::plan;
 
 use crate::config::{Settings, Target};
 use crate::kv::Role;
 use dns::Dns;
 use file_sd::Files;
+use std::fmt;
 use std::time::Duration;
 use workers::Workers;
 
@@ -31,8 +34,16 @@ pub(super) struct Found {
 pub(super) struct Looked {
     /// All pages that there are now; `None` where nothing could be seen, so that the last list holds.
     pub(super) found: Option<Vec<Found>>,
-    /// What is wrong, and what to do.
-    pub(super) problem: Option<String>,
+    pub(super) problem: Option<Problem>,
+}
+
+/// What is wrong with a look; of several the first.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Problem {
+    /// The cause, and behind the last colon the cure.
+    pub(super) words: String,
+    /// What of the look before holds on, where something does.
+    pub(super) holds: Option<&'static str>,
 }
 
 /// One way to find sources.
@@ -40,6 +51,34 @@ pub(super) enum Finder {
     Workers(Box<Workers>),
     Files(Files),
     Dns(Dns),
+}
+
+// === impl Problem ===
+
+impl Problem {
+    fn new(words: impl Into<String>) -> Problem {
+        Problem {
+            words: words.into(),
+            holds: None,
+        }
+    }
+
+    fn while_holds(self, what: &'static str) -> Problem {
+        Problem {
+            holds: Some(what),
+            ..self
+        }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.words)?;
+        match self.holds {
+            Some(what) => write!(f, "; {what} holds"),
+            None => Ok(()),
+        }
+    }
 }
 
 // === impl Finder ===
@@ -69,6 +108,23 @@ impl Finder {
             Finder::Workers(_) => "workers",
             Finder::Files(_) => "file_sd",
             Finder::Dns(_) => "dns",
+        }
+    }
+
+    /// What it looks at.
+    fn at(&self, settings: &Settings) -> String {
+        let discovery = &settings.discovery;
+        match self {
+            Finder::Workers(_) => discovery
+                .workers
+                .iter()
+                .map(|url| format!("{url}/workers"))
+                .collect(),
+            Finder::Files(_) => discovery.file_sd.join(" "),
+            Finder::Dns(_) => {
+                let names: Vec<_> = discovery.dns.iter().map(|n| n.url.authority()).collect();
+                names.join(" ")
+            }
         }
     }
 

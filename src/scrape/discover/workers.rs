@@ -2,7 +2,7 @@
 //! `worker_type` (`regular`, `prefill`, `decode`) and more. A worker that the router takes for unhealthy
 //! stays a source: its own page says how it is.
 
-use super::{Found, Looked};
+use super::{Found, Looked, Problem};
 use crate::config::{Scrape, Target};
 use crate::kv::Role;
 use crate::scrape::explain::explain;
@@ -16,6 +16,9 @@ const MOST_BYTES: usize = 4 << 20;
 
 /// What messages call the router.
 const NAME: &str = "the router (discovery.workers)";
+
+/// What holds on while there is no other.
+const LIST: &str = "its last list";
 
 /// See the [module](self) description.
 pub(in crate::scrape) struct Workers {
@@ -57,14 +60,14 @@ impl Workers {
             Ok(text) => read(&text),
             Err(failed) => Looked {
                 found: None,
-                problem: Some(self.explain(&failed)),
+                problem: Some(Problem::new(self.explain(&failed)).while_holds(LIST)),
             },
         }
     }
 
     fn explain(&self, failed: &Failed) -> String {
         match failed {
-            Failed::Status(StatusCode::NOT_FOUND, _) => format!(
+            _ if failed.status() == Some(StatusCode::NOT_FOUND) => format!(
                 "{NAME} answered 404 at {}: only sglang-router has this list; name its API port, not that of its metrics",
                 self.url
             ),
@@ -83,9 +86,12 @@ fn read(text: &[u8]) -> Looked {
         Err(error) => {
             return Looked {
                 found: None,
-                problem: Some(format!(
-                    "{NAME} answered at /workers with no list of workers ({error}): name sglang-router's API port"
-                )),
+                problem: Some(
+                    Problem::new(format!(
+                        "{NAME} answered at /workers with no list of workers ({error}): name sglang-router's API port"
+                    ))
+                    .while_holds(LIST),
+                ),
             };
         }
     };
@@ -108,7 +114,9 @@ fn read(text: &[u8]) -> Looked {
             Err(why) => {
                 problem.get_or_insert_with(|| {
                     let url: String = url.escape_debug().take(200).collect();
-                    format!("{NAME} lists the worker \"{url}\", which {why}: it is left out")
+                    Problem::new(format!(
+                        "{NAME} lists the worker \"{url}\", which {why}, so it is left out: name its metrics page in a [[source]] of its own, where it has one"
+                    ))
                 });
             }
         }
@@ -176,7 +184,7 @@ mod tests {
             ]}"#,
         );
         assert_eq!(looked.found.unwrap().len(), 1);
-        let problem = looked.problem.unwrap();
+        let problem = looked.problem.unwrap().to_string();
         assert!(problem.contains("grpc://10.0.0.1:8000"), "{problem}");
         assert!(problem.contains("is not an http URL"), "{problem}");
     }
