@@ -421,6 +421,49 @@ fn b18_the_role_is_the_kv_gauges_and_not_the_counters() {
     );
 }
 
+/// A router's page of three 0.5.10 engines: the fresh one shows its capacity alone, and each its own.
+#[test]
+fn engines_that_a_router_merged_keep_their_capacities_and_roles_apart() {
+    let worker = |port: u32, pages: u32, role: &str, usage: f64| {
+        let at = format!("worker_addr=\"http://127.0.0.1:{port}\"");
+        let mut text =
+            format!("sglang_cache_config_info{{num_pages=\"{pages}\",page_size=\"64\",{at}}} 1\n");
+        if !role.is_empty() {
+            text += &format!(
+                "sglang_token_usage{{engine_type=\"{role}\",model_name=\"m\",{at}}} {usage}\n"
+            );
+        }
+        text
+    };
+    let text = worker(1, 100, "decode", 0.5) + &worker(2, 300, "prefill", 0.1);
+    let reading = read(&(text + &worker(3, 200, "", 0.0)));
+    let pools: Vec<_> = reading
+        .pools
+        .iter()
+        .map(|p| (p.rank.as_deref(), p.role, p.usage, p.capacity))
+        .collect();
+    let absent = Err(Unknown::Absent);
+    assert_eq!(
+        pools,
+        [
+            (Some("http://127.0.0.1:3"), None, absent, Some(12_800)),
+            (
+                Some("http://127.0.0.1:1"),
+                Some(Role::Decode),
+                Ok(0.5),
+                Some(6_400)
+            ),
+            (
+                Some("http://127.0.0.1:2"),
+                Some(Role::Prefill),
+                Ok(0.1),
+                Some(19_200)
+            ),
+        ]
+    );
+    assert_eq!(reading.role, None);
+}
+
 #[test]
 fn b21_nothing_of_nothing_is_unknown_and_a_little_over_one_is_one() {
     let zero = case("b21-zero");

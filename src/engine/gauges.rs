@@ -11,6 +11,7 @@ use crate::kv::Unknown;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 
 /// A fraction up to this is rounding or a moment's overlap, and reads as 1; beyond it something
 /// else is meant (a percentage, another pool's tokens).
@@ -76,15 +77,18 @@ impl Gauge {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Key {
     pub(super) model: Option<Box<str>>,
+    /// The engine's address on a page that a router merged of several (label `worker_addr`).
+    pub(super) worker: Option<Box<str>>,
     pub(super) rank: Option<Box<str>>,
 }
 
 impl Ord for Key {
-    /// By model, then by rank, with numbers in their natural order (2 before 10).
+    /// By model and engine, then by rank, with numbers in their natural order (2 before 10).
     fn cmp(&self, other: &Self) -> Ordering {
         let number = |key: &Key| key.rank.as_deref().and_then(|r| r.parse::<u64>().ok());
         self.model
             .cmp(&other.model)
+            .then_with(|| self.worker.cmp(&other.worker))
             .then_with(|| number(self).cmp(&number(other)))
             .then_with(|| self.rank.cmp(&other.rank))
     }
@@ -94,31 +98,33 @@ impl Key {
     /// The pool of an engine that has only one, and names no model.
     pub(super) const NONE: Key = Key {
         model: None,
+        worker: None,
         rank: None,
     };
 
     /// The pool that a sample speaks of: `model` and `rank` are the labels that name them. An empty
-    /// label is as if not there. On a page that a router merged (label `worker_addr`) the engines
-    /// are told apart too.
+    /// label is as if not there. On a page that a router merged the engines are told apart too.
     pub(super) fn of(sample: &Sample<'_, '_>, model: &str, rank: &str) -> Key {
         let mut key = Key::NONE;
-        let mut worker = None;
         for (name, value) in sample.labels().filter(|(_, value)| !value.is_empty()) {
             if name == model {
                 key.model = Some(value.into());
             } else if name == rank {
                 key.rank = Some(value.into());
             } else if name == "worker_addr" {
-                worker = Some(value);
+                key.worker = Some(value.into());
             }
         }
-        if let Some(worker) = worker {
-            key.rank = Some(match key.rank {
-                Some(rank) => format!("{worker} {rank}").into(),
-                None => worker.into(),
-            });
-        }
         key
+    }
+
+    /// What the pool is called beside others of its model.
+    pub(super) fn place(&self) -> Option<Arc<str>> {
+        match (&self.worker, &self.rank) {
+            (Some(worker), Some(rank)) => Some(format!("{worker} {rank}").into()),
+            (Some(one), None) | (None, Some(one)) => Some((**one).into()),
+            (None, None) => None,
+        }
     }
 }
 
@@ -365,6 +371,7 @@ mod tests {
     fn key(model: &str, rank: &str) -> Key {
         Key {
             model: Some(model.into()),
+            worker: None,
             rank: Some(rank.into()),
         }
     }

@@ -110,7 +110,7 @@ pub fn read_mapped(page: &Page<'_>, mapping: &Mapping) -> Reading {
             (usage, _) => usage,
         };
         pool.model = key.model.as_deref().map(Into::into);
-        pool.rank = key.rank.as_deref().map(Into::into);
+        pool.rank = key.place();
         pool.used = used.and_then(whole).filter(|_| pool.usage.is_ok());
         pool.capacity = capacity.and_then(whole).filter(|tokens| *tokens > 0);
         pool.fill = row.get("fill").ok();

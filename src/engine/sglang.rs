@@ -115,7 +115,6 @@ impl Engine for Sglang {
         for gauge in gauges() {
             sheet.take(page, prefix, gauge, key);
         }
-        sheet.bound();
 
         let named = role(page, prefix);
         let role = match named {
@@ -124,11 +123,22 @@ impl Engine for Sglang {
             Named::None if !sheet.rows.is_empty() => Some(Role::Unified),
             Named::None | Named::Several => None,
         };
-        let info = info_capacity(page, prefix);
-        if sheet.rows.is_empty() && info.is_some() {
+        let of_pools = match named {
+            Named::Several => roles(page, prefix),
+            _ => BTreeMap::new(),
+        };
+        let infos = info_capacities(page, prefix);
+        for worker in infos.keys() {
             // A fresh 0.5.10 shows nothing but this.
-            sheet.rows.entry(Key::NONE).or_default();
+            if !sheet.rows.keys().any(|key| key.worker == *worker) {
+                let key = Key {
+                    worker: worker.clone(),
+                    ..Key::NONE
+                };
+                sheet.rows.entry(key).or_default();
+            }
         }
+        sheet.bound();
 
         let fingerprint = sheet.fingerprint();
         let mut draft = Draft {
@@ -139,7 +149,13 @@ impl Engine for Sglang {
             odd: sheet.odd,
         };
         for (key, row) in sheet.rows {
-            let pool = pool::read(&row, role, info, &mut draft.odd, &mut draft.notes);
+            let role = match of_pools.get(&key) {
+                Some(Named::One(role)) => Some(*role),
+                _ => role,
+            };
+            let info = infos.get(&key.worker).or(infos.get(&None)).copied();
+            let mut pool = pool::read(&row, role, info, &mut draft.odd, &mut draft.notes);
+            pool.role = role.filter(|_| named != Named::None);
             draft.pools.insert(key, pool);
         }
         draft.into_reading(self.name(), fingerprint)
@@ -184,37 +200,77 @@ enum Named {
     Several,
 }
 
+impl Named {
+    fn and(self, other: Named) -> Named {
+        match (self, other) {
+            (one, Named::None) | (Named::None, one) => one,
+            (one, other) if one == other => one,
+            _ => Named::Several,
+        }
+    }
+
+    fn by(sample: &Sample<'_, '_>) -> Named {
+        match sample.label("engine_type").filter(|text| !text.is_empty()) {
+            Some(text) => text.parse().map_or(Named::Several, Named::One),
+            None => Named::None,
+        }
+    }
+}
+
 /// The role that the KV gauges name, or else the other gauges.
 fn role(page: &Page<'_>, prefix: &str) -> Named {
+    let of = |gauges: &[Gauge]| {
+        let names = gauges.iter().map(|gauge| format!("{prefix}{}", gauge.name));
+        names.fold(Named::None, |named, name| {
+            page.samples(&name)
+                .fold(named, |named, sample| named.and(Named::by(&sample)))
+        })
+    };
+    match of(KV_GAUGES) {
+        Named::None => of(REQUEST_GAUGES),
+        named => named,
+    }
+}
+
+/// The same for each pool of a page that names several.
+fn roles(page: &Page<'_>, prefix: &str) -> BTreeMap<Key, Named> {
+    let mut roles = BTreeMap::new();
     for gauges in [KV_GAUGES, REQUEST_GAUGES] {
-        let mut named = Named::None;
+        let mut named = BTreeMap::new();
         for gauge in gauges {
             for sample in page.samples(&format!("{prefix}{}", gauge.name)) {
-                let Some(text) = sample.label("engine_type").filter(|t| !t.is_empty()) else {
-                    continue;
-                };
-                let role = text.parse().map_or(Named::Several, Named::One);
-                if named == Named::None {
-                    named = role;
-                } else if named != role {
-                    named = Named::Several;
+                if let Some(key) = key(&sample) {
+                    let role: &mut Named = named.entry(key).or_insert(Named::None);
+                    *role = role.and(Named::by(&sample));
                 }
             }
         }
-        if named != Named::None {
-            return named;
+        for (key, role) in named {
+            let before = roles.entry(key).or_insert(role);
+            if *before == Named::None {
+                *before = role;
+            }
         }
     }
-    Named::None
+    roles
 }
 
-/// Capacity in tokens from the labels of `cache_config_info`.
-fn info_capacity(page: &Page<'_>, prefix: &str) -> Option<u64> {
-    page.samples(&format!("{prefix}{CONFIG_INFO}"))
-        .filter_map(|sample| {
-            let number = |label: &str| sample.label(label)?.parse::<f64>().ok();
-            whole(number("page_size")? * number("num_pages")?)
-        })
-        .filter(|tokens| *tokens > 0)
-        .max()
+/// Capacity in tokens from the labels of `cache_config_info`, for each engine of the page.
+fn info_capacities(page: &Page<'_>, prefix: &str) -> BTreeMap<Option<Box<str>>, u64> {
+    let mut capacities = BTreeMap::new();
+    for sample in page.samples(&format!("{prefix}{CONFIG_INFO}")) {
+        let number = |label: &str| {
+            let number: f64 = sample.label(label)?.parse().ok()?;
+            (number > 0.0).then_some(number)
+        };
+        let pages = number("page_size").zip(number("num_pages"));
+        let tokens = pages.and_then(|(size, number)| whole(size * number));
+        if let Some(tokens) = tokens.filter(|tokens| *tokens > 0) {
+            let most = capacities
+                .entry(Key::of(&sample, "", "").worker)
+                .or_insert(0);
+            *most = tokens.max(*most);
+        }
+    }
+    capacities
 }

@@ -330,7 +330,7 @@ impl Draft {
             .into_iter()
             .map(|(key, pool)| Pool {
                 model: key.model.as_deref().map(Into::into),
-                rank: key.rank.as_deref().map(Into::into),
+                rank: key.place(),
                 ..pool
             })
             .collect();

@@ -136,15 +136,14 @@ fn then(page: &Page<'_>, draft: &mut Draft) {
         (&a.key, says(b)).cmp(&(&b.key, says(a)))
     });
     infos.dedup_by(|b, a| a.key == b.key);
-    let engines = infos.len() as u64;
-    let only = infos.len() == 1;
     for info in &infos {
+        let same_server = |key: &Key| key.worker == info.key.worker;
+        let engines = infos.iter().filter(|i| same_server(&i.key)).count() as u64;
+        let only = engines == 1;
         let mut found = false;
-        for (_, pool) in draft
-            .pools
-            .iter_mut()
-            .filter(|(key, _)| key.rank == info.key.rank || (only && info.key.rank.is_none()))
-        {
+        for (_, pool) in draft.pools.iter_mut().filter(|(key, _)| {
+            same_server(key) && (key.rank == info.key.rank || (only && info.key.rank.is_none()))
+        }) {
             found = true;
             fill_in(info, engines, pool, &mut draft.notes);
         }
