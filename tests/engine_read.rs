@@ -651,6 +651,12 @@ fn assert_sane(reading: &Reading) {
         assert!(share(pool.pending) && share(pool.hit_rate), "{pool:?}");
         assert_ne!(pool.capacity, Some(0), "{pool:?}");
         assert!(pool.usage.is_ok() || pool.used.is_none(), "{pool:?}");
+        if let (Some(used), Some(capacity)) = (pool.used, pool.capacity) {
+            assert!(
+                u128::from(used) * 100 <= u128::from(capacity) * 106,
+                "{pool:?}"
+            );
+        }
     }
 }
 

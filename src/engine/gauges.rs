@@ -230,6 +230,14 @@ pub(super) fn float(value: u64) -> f64 {
     value as f64
 }
 
+/// Why tokens used are unknown where more are told than [`fit`].
+pub(super) const MORE_THAN_FIT: &str = "more than the capacity, so one of the two is wrong";
+
+/// Whether so many tokens fit, as far as the capacity is known.
+pub(super) fn fit(used: u64, capacity: Option<u64>) -> bool {
+    capacity.is_none_or(|capacity| float(used) <= float(capacity) * ALMOST_ONE)
+}
+
 /// Every gauge that was taken, by pool.
 #[derive(Default)]
 pub(super) struct Sheet {

@@ -67,9 +67,10 @@ const OTHER_GAUGES: &[Gauge] = &[
     Gauge::count("hicache_host_total_tokens"),
 ];
 
-/// KV state that no value is made of: requests that have lost their KV to others and not got it back,
+/// KV state that no value is made of: prefix hits since the engine's start, requests that have lost their KV to others and not got it back,
 /// tokens lost so, queues beside the scheduler's, and tokens promised to requests that are to come.
 const SHOWN_ONLY: &[&str] = &[
+    "prefill_effective_tokens_total",
     "num_retracted_reqs",
     "num_retracted_input_tokens_total",
     "num_retracted_output_tokens_total",

@@ -161,7 +161,7 @@ fn fill_in(info: &Info, engines: u64, pool: &mut Pool, notes: &mut super::notes:
     let product = info
         .blocks
         .zip(info.block_size)
-        .and_then(|(blocks, size)| blocks.checked_mul(size));
+        .and_then(|(blocks, size)| whole(float(blocks) * float(size)));
     if let Some(tokens) = info.tokens {
         pool.capacity = Some(tokens);
         notes.chose("capacity", TOKENS);
@@ -169,7 +169,7 @@ fn fill_in(info: &Info, engines: u64, pool: &mut Pool, notes: &mut super::notes:
             let why = "counts all engines' blocks, and is wrong for hybrid models";
             notes.passed("capacity", PRODUCT, why);
         }
-    } else if blocks.is_some() {
+    } else if blocks.is_some() && product.is_some() {
         pool.capacity = product;
         notes.chose("capacity", PRODUCT);
     } else if product.is_some() {
