@@ -183,7 +183,7 @@ fn fill_in(info: &Info, engines: u64, pool: &mut Pool, notes: &mut super::notes:
     let (Ok(usage), Some(blocks), Some(size)) = (pool.usage, blocks, info.block_size) else {
         return;
     };
-    match used_blocks(usage, blocks).and_then(|n| n.checked_mul(size)) {
+    match used_blocks(usage, blocks).and_then(|n| whole(float(n) * float(size))) {
         Some(used) => {
             pool.used = Some(used);
             notes.chose("used", USED);
