@@ -2,9 +2,9 @@
 
 #![allow(clippy::expect_used, clippy::panic)] // Tests may.
 
-use kvgauge::engine;
+use kvgauge::engine::{self, SourceReading, aggregate};
 use kvgauge::exposition::{Format, Limits, Page, Prepared, merge};
-use kvgauge::kv::{Pool, PoolKind, Reading, Role, Unknown};
+use kvgauge::kv::{Pool, PoolKind, Reading, Role, Roles, Unknown};
 use proptest::prelude::*;
 use std::path::PathBuf;
 
@@ -580,7 +580,7 @@ fn shuffled(text: &str, mut seed: u64) -> String {
     lines.join("\n") + "\n"
 }
 
-const GAUGES: [&str; 20] = [
+const GAUGES: [&str; 31] = [
     "token_usage",
     "full_token_usage",
     "swa_token_usage",
@@ -601,6 +601,17 @@ const GAUGES: [&str; 20] = [
     "num_prefill_prealloc_queue_reqs",
     "cache_hit_rate",
     "cache_config_info",
+    "mamba_used_tokens",
+    "mamba_available_tokens",
+    "mamba_evictable_tokens",
+    "num_queue_reqs",
+    "num_prefill_bootstrap_queue_reqs",
+    "num_prefill_inflight_queue_reqs",
+    "num_decode_prealloc_queue_reqs",
+    "num_decode_transfer_queue_reqs",
+    "num_retracted_requests_total",
+    "hicache_host_used_tokens",
+    "hicache_host_total_tokens",
 ];
 
 fn line() -> impl Strategy<Value = String> {
@@ -611,12 +622,15 @@ fn line() -> impl Strategy<Value = String> {
         Just("pid"),
         Just("priority"),
         Just("engine_type"),
+        Just("worker_addr"),
         Just("page_size"),
         Just("num_pages"),
     ];
     let label_value = prop_oneof![
         Just(String::new()),
         Just("decode".to_owned()),
+        Just("prefill".to_owned()),
+        Just("dynamic".to_owned()),
         (0u8..3).prop_map(|n| n.to_string()),
         any::<f64>().prop_map(|n| n.to_string()),
     ];
@@ -627,6 +641,9 @@ fn line() -> impl Strategy<Value = String> {
         Just("NaN".to_owned()),
         Just("-Inf".to_owned()),
         Just("-0".to_owned()),
+        Just("18446744073709551616".to_owned()),
+        Just("9007199254740992".to_owned()),
+        Just("1e300".to_owned()),
     ];
     (
         prop_oneof![9 => Just("sglang:"), 1 => Just("sglang_")],
@@ -647,7 +664,7 @@ fn assert_sane(reading: &Reading) {
     let share = |value: Option<f64>| value.is_none_or(|v| (0.0..=1.0).contains(&v));
     for pool in &reading.pools {
         assert!(share(pool.usage.ok()), "{pool:?}");
-        assert!(share(pool.fill), "{pool:?}");
+        assert!(share(pool.fill) && share(pool.host), "{pool:?}");
         assert!(share(pool.pending) && share(pool.hit_rate), "{pool:?}");
         assert_ne!(pool.capacity, Some(0), "{pool:?}");
         assert!(pool.usage.is_ok() || pool.used.is_none(), "{pool:?}");
@@ -660,6 +677,42 @@ fn assert_sane(reading: &Reading) {
     }
 }
 
+/// What the roles of a page say is made of its pools, each once, and of nothing else.
+fn assert_whole(reading: &Reading) {
+    let roles = reading.roles();
+    let states = aggregate(&[SourceReading {
+        roles,
+        reading: Ok(reading),
+        age: None,
+    }]);
+    let said: Roles = states.iter().map(|state| state.role).collect();
+    assert_eq!(said, roles);
+    let counted: usize = states.iter().map(|state| state.pools).sum();
+    let known = reading.pools.iter().filter(|pool| {
+        let role = pool.role.or(reading.role);
+        pool.usage.is_ok() && role.is_some_and(|role| roles.hold(Some(role).into()))
+    });
+    assert_eq!(counted, known.count(), "{reading:?}{states:?}");
+    for state in &states {
+        assert!(
+            state.max.unwrap_or(0.0) >= state.usage.unwrap_or(0.0),
+            "{state:?}"
+        );
+        assert_eq!(state.usage.is_ok(), state.pools > 0, "{state:?}");
+        assert!(state.usage.is_ok() || state.used.is_none(), "{state:?}");
+        assert!(state.usage.is_ok() || state.missing.is_some(), "{state:?}");
+        let of_role = |pool: &&Pool| pool.role.or(reading.role) == Some(state.role);
+        let pools = || reading.pools.iter().filter(of_role);
+        // A sum is never more than all that the pools say.
+        let sum =
+            |of: fn(&Pool) -> Option<u64>| pools().filter_map(of).map(u128::from).sum::<u128>();
+        assert!(u128::from(state.used.unwrap_or(0)) <= sum(|p| p.used));
+        assert!(u128::from(state.capacity.unwrap_or(0)) <= sum(|p| p.capacity));
+        assert!(u128::from(state.running.unwrap_or(0)) <= sum(|p| p.running));
+        assert!(u128::from(state.queued.unwrap_or(0)) <= sum(|p| p.queued));
+    }
+}
+
 proptest! {
     #[test]
     fn any_gauges_give_shares_from_0_to_1_or_unknown(
@@ -669,6 +722,7 @@ proptest! {
         let page = lines.join("\n") + "\n";
         let reading = read(&page);
         assert_sane(&reading);
+        assert_whole(&reading);
         prop_assert_eq!(read(&shuffled(&page, seed)), reading);
     }
 
