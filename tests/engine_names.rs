@@ -592,3 +592,32 @@ fn servers_that_a_router_merged_keep_their_blocks_apart() {
         ]
     );
 }
+
+/// However many engines a page names, what is read of it has an end, and it is counted.
+#[test]
+fn engines_that_show_nothing_but_their_labels_are_bounded() {
+    let page = |name: &str, labels: &str| -> String {
+        (0..20_000)
+            .map(|n| format!("{name}{{worker_addr=\"h:{n}\",engine=\"{n}\",{labels}}} 1\n"))
+            .collect()
+    };
+    for (name, labels) in [
+        (
+            "sglang:cache_config_info",
+            "page_size=\"4\",num_pages=\"4\"",
+        ),
+        ("vllm:cache_config_info", "kv_cache_size_tokens=\"16\""),
+    ] {
+        let limits = Limits {
+            max_series: 100_000,
+            max_label_bytes: 16 * 1024,
+            max_families: 10,
+        };
+        let text = page(name, labels);
+        let page = Page::read(text.as_bytes(), &limits).expect("a readable page");
+        let reading = engine::read_as(name.split(':').next().unwrap_or_default(), &page);
+        let reading = reading.expect("an engine");
+        assert_eq!(reading.pools.len(), 1024, "{name}");
+        assert_eq!(reading.odd, [("too_many_pools", 1)], "{name}");
+    }
+}

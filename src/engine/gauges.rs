@@ -21,7 +21,7 @@ const ALMOST_ONE: f64 = 1.05;
 const MAX_COUNT: f64 = 9_007_199_254_740_992.0;
 
 /// The most pools read from one page. The largest deployments have some hundred ranks.
-const MAX_POOLS: usize = 1024;
+pub(super) const MAX_POOLS: usize = 1024;
 
 /// What a gauge holds.
 #[derive(Clone, Copy)]
@@ -230,7 +230,7 @@ pub(super) fn float(value: u64) -> f64 {
     value as f64
 }
 
-/// Why tokens used are unknown where more are told than [`fit`].
+/// Why tokens used are unknown where they are more than fit.
 pub(super) const MORE_THAN_FIT: &str = "more than the capacity, so one of the two is wrong";
 
 /// Whether so many tokens fit, as far as the capacity is known.

@@ -17,7 +17,7 @@ use super::table::Draft;
 use super::{Claim, Engine};
 use crate::exposition::{Page, Sample};
 use crate::kv::{Reading, Role};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// See the [module](self) description.
 pub(super) struct Sglang;
@@ -67,8 +67,9 @@ const OTHER_GAUGES: &[Gauge] = &[
     Gauge::count("hicache_host_total_tokens"),
 ];
 
-/// KV state that no value is made of: prefix hits since the engine's start, requests that have lost their KV to others and not got it back,
-/// tokens lost so, queues beside the scheduler's, and tokens promised to requests that are to come.
+/// KV state that no value is made of: prefix hits since the engine's start, requests that have lost
+/// their KV to others and not got it back, tokens lost so, queues beside the scheduler's, and tokens
+/// promised to requests that are to come.
 const SHOWN_ONLY: &[&str] = &[
     "prefill_effective_tokens_total",
     "num_retracted_reqs",
@@ -129,15 +130,14 @@ impl Engine for Sglang {
             _ => BTreeMap::new(),
         };
         let infos = info_capacities(page, prefix);
-        for worker in infos.keys() {
-            // A fresh 0.5.10 shows nothing but this.
-            if !sheet.rows.keys().any(|key| key.worker == *worker) {
-                let key = Key {
-                    worker: worker.clone(),
-                    ..Key::NONE
-                };
-                sheet.rows.entry(key).or_default();
-            }
+        let seen: BTreeSet<_> = sheet.rows.keys().map(|key| key.worker.clone()).collect();
+        // A fresh 0.5.10 shows nothing but this.
+        for worker in infos.keys().filter(|worker| !seen.contains(*worker)) {
+            let key = Key {
+                worker: worker.clone(),
+                ..Key::NONE
+            };
+            sheet.rows.entry(key).or_default();
         }
         sheet.bound();
 

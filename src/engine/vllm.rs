@@ -25,7 +25,7 @@
 //! Only V0 has a gauge. The counters of hits and queries give a rate since the engine's start, which
 //! says nothing of now; Prometheus' `rate()` over them does.
 
-use super::gauges::{Gauge, Key, Unit, float, whole};
+use super::gauges::{Gauge, Key, MAX_POOLS, Unit, float, whole};
 use super::table::{Candidate, Draft, Table, Value};
 use crate::exposition::{Page, Sample};
 use crate::kv::{Pool, Unknown};
@@ -136,6 +136,10 @@ fn then(page: &Page<'_>, draft: &mut Draft) {
         (&a.key, says(b)).cmp(&(&b.key, says(a)))
     });
     infos.dedup_by(|b, a| a.key == b.key);
+    if infos.len() > MAX_POOLS {
+        infos.truncate(MAX_POOLS);
+        draft.odd.add("too_many_pools");
+    }
     for info in &infos {
         let same_server = |key: &Key| key.worker == info.key.worker;
         let engines = infos.iter().filter(|i| same_server(&i.key)).count() as u64;
@@ -147,7 +151,7 @@ fn then(page: &Page<'_>, draft: &mut Draft) {
             found = true;
             fill_in(info, engines, pool, &mut draft.notes);
         }
-        if !found {
+        if !found && draft.pools.len() < MAX_POOLS {
             // An engine so fresh that it has none of the gauges.
             let mut pool = Pool::unknown(Unknown::Absent);
             fill_in(info, engines, &mut pool, &mut draft.notes);
