@@ -464,6 +464,32 @@ fn engines_that_a_router_merged_keep_their_capacities_and_roles_apart() {
     assert_eq!(reading.role, None);
 }
 
+/// Two engines that write into one directory of metrics show both on each one's page.
+#[test]
+fn engines_of_two_roles_on_one_page_are_two_pools() {
+    let engine = |role: &str, used: u32, capacity: u32| {
+        let labels = format!("{{engine_type=\"{role}\",model_name=\"m\",tp_rank=\"0\"}}");
+        format!(
+            "sglang:kv_used_tokens{labels} {used}\nsglang:max_total_num_tokens{labels} {capacity}\n\
+             sglang:num_running_reqs{labels} {used}\nsglang:cache_hit_rate{labels} 0.5\n"
+        )
+    };
+    let reading = read(&(engine("prefill", 1, 4) + &engine("decode", 9, 10)));
+    let pools: Vec<_> = reading
+        .pools
+        .iter()
+        .map(|p| (p.role, p.usage, p.capacity, p.running, p.hit_rate))
+        .collect();
+    assert_eq!(
+        pools,
+        [
+            (Some(Role::Decode), Ok(0.9), Some(10), Some(9), None),
+            (Some(Role::Prefill), Ok(0.25), Some(4), Some(1), Some(0.5)),
+        ]
+    );
+    assert_eq!((reading.role, reading.roles().len()), (None, 2));
+}
+
 #[test]
 fn b21_nothing_of_nothing_is_unknown_and_a_little_over_one_is_one() {
     let zero = case("b21-zero");

@@ -7,7 +7,7 @@
 //! counts its own, so they are added up, and only then the largest of the ranks counts.
 
 use crate::exposition::{Page, Sample};
-use crate::kv::Unknown;
+use crate::kv::{Role, Unknown};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -79,6 +79,8 @@ pub(super) struct Key {
     pub(super) model: Option<Box<str>>,
     /// The engine's address on a page that a router merged of several (label `worker_addr`).
     pub(super) worker: Option<Box<str>>,
+    /// Where engines of several roles are on the page.
+    pub(super) role: Option<Role>,
     pub(super) rank: Option<Box<str>>,
 }
 
@@ -89,6 +91,7 @@ impl Ord for Key {
         self.model
             .cmp(&other.model)
             .then_with(|| self.worker.cmp(&other.worker))
+            .then_with(|| self.role.cmp(&other.role))
             .then_with(|| number(self).cmp(&number(other)))
             .then_with(|| self.rank.cmp(&other.rank))
     }
@@ -99,6 +102,7 @@ impl Key {
     pub(super) const NONE: Key = Key {
         model: None,
         worker: None,
+        role: None,
         rank: None,
     };
 
@@ -380,6 +384,7 @@ mod tests {
         Key {
             model: Some(model.into()),
             worker: None,
+            role: None,
             rank: Some(rank.into()),
         }
     }

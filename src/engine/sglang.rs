@@ -113,21 +113,22 @@ impl Engine for Sglang {
 
     fn read(&self, page: &Page<'_>) -> Reading {
         let prefix = prefix(page).map_or(SPELLINGS[0], |(prefix, _)| prefix);
+        let named = role(page, prefix);
         let mut sheet = Sheet::default();
         for gauge in gauges() {
-            sheet.take(page, prefix, gauge, key);
+            sheet.take(page, prefix, gauge, |sample| {
+                let mut key = key(sample)?;
+                if named == Named::Several {
+                    key.role = Named::by(sample).role();
+                }
+                Some(key)
+            });
         }
-
-        let named = role(page, prefix);
         let role = match named {
             Named::One(role) => Some(role),
             // Gauges that name no role are those of an engine without disaggregation.
             Named::None if !sheet.rows.is_empty() => Some(Role::Unified),
             Named::None | Named::Several => None,
-        };
-        let of_pools = match named {
-            Named::Several => roles(page, prefix),
-            _ => BTreeMap::new(),
         };
         let infos = info_capacities(page, prefix);
         let seen: BTreeSet<_> = sheet.rows.keys().map(|key| key.worker.clone()).collect();
@@ -150,13 +151,10 @@ impl Engine for Sglang {
             odd: sheet.odd,
         };
         for (key, row) in sheet.rows {
-            let role = match of_pools.get(&key) {
-                Some(Named::One(role)) => Some(*role),
-                _ => role,
-            };
+            let role = key.role.or(role);
             let info = infos.get(&key.worker).or(infos.get(&None)).copied();
             let mut pool = pool::read(&row, role, info, &mut draft.odd, &mut draft.notes);
-            pool.role = role.filter(|_| named != Named::None);
+            pool.role = key.role.or(named.role());
             draft.pools.insert(key, pool);
         }
         draft.into_reading(self.name(), fingerprint)
@@ -202,6 +200,13 @@ enum Named {
 }
 
 impl Named {
+    fn role(self) -> Option<Role> {
+        match self {
+            Named::One(role) => Some(role),
+            Named::None | Named::Several => None,
+        }
+    }
+
     fn and(self, other: Named) -> Named {
         match (self, other) {
             (one, Named::None) | (Named::None, one) => one,
@@ -231,29 +236,6 @@ fn role(page: &Page<'_>, prefix: &str) -> Named {
         Named::None => of(REQUEST_GAUGES),
         named => named,
     }
-}
-
-/// The same for each pool of a page that names several.
-fn roles(page: &Page<'_>, prefix: &str) -> BTreeMap<Key, Named> {
-    let mut roles = BTreeMap::new();
-    for gauges in [KV_GAUGES, REQUEST_GAUGES] {
-        let mut named = BTreeMap::new();
-        for gauge in gauges {
-            for sample in page.samples(&format!("{prefix}{}", gauge.name)) {
-                if let Some(key) = key(&sample) {
-                    let role: &mut Named = named.entry(key).or_insert(Named::None);
-                    *role = role.and(Named::by(&sample));
-                }
-            }
-        }
-        for (key, role) in named {
-            let before = roles.entry(key).or_insert(role);
-            if *before == Named::None {
-                *before = role;
-            }
-        }
-    }
-    roles
 }
 
 /// Capacity in tokens from the labels of `cache_config_info`, for each engine of the page.
