@@ -909,10 +909,13 @@ fn a_source_says_what_its_page_is_read_as() {
         assert_eq!(s.sources[0].engine.as_deref(), Some(engine));
         assert!(s.mapping(&s.sources[0]).is_none());
     }
+    let known = config::ENGINES.join(", ");
     refused(
         file("[[source]]\nname = 'a'\nurl = 'http://a'\nengine = 'slang'\n"),
         78,
-        "kvgauge.toml:4: source.engine: \"slang\" is no engine that is known here; did you mean \"sglang\"? Known are sglang, vllm, trtllm, triton, tgi, llamacpp, lmdeploy, nim, mindie, dynamo, and what a section [engine.slang] maps",
+        &format!(
+            "kvgauge.toml:4: source.engine: \"slang\" is no engine that is known here; did you mean \"sglang\"? Known are {known}, and what a section [engine.slang] maps"
+        ),
     );
     refused(
         file("[[source]]\nname = 'a'\nurl = 'http://a'\nengine = 'a b'\n"),

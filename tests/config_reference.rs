@@ -262,3 +262,12 @@ fn the_mapping_that_the_reference_shows_is_one() {
     let settings = load(&format!("{}\n{source}", mapping.join("\n")), None);
     assert!(settings.mapping(&settings.sources[0]).is_some());
 }
+
+#[test]
+fn the_reference_and_the_readme_name_every_engine() {
+    let readme = fs::read_to_string(root("README.md")).unwrap();
+    for engine in config::ENGINES {
+        assert!(reference().contains(&format!("\"{engine}\"")), "{engine}");
+        assert!(readme.contains(&format!("`{engine}`")), "{engine}");
+    }
+}

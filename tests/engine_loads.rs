@@ -2,8 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)] // Tests may.
 
-use kvgauge::engine::{LoadsError, read_loads};
-use kvgauge::kv::{PoolKind, Reading, Role, Unknown};
+use kvgauge::engine::{self, LoadsError, SourceReading, aggregate, read_loads};
+use kvgauge::exposition::{Limits, Page};
+use kvgauge::kv::{PoolKind, Queues, Reading, Role, Unknown};
 use proptest::prelude::*;
 
 fn file(name: &str) -> Reading {
@@ -242,6 +243,119 @@ fn other_texts_are_refused_and_ranks_are_bounded() {
         (reading.pools.len(), reading.odd),
         (1024, vec![("too_many_pools", 1)])
     );
+}
+
+/// The page of this file.
+fn page(name: &str) -> Reading {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/expositions");
+    let text = std::fs::read(folder.join(format!("sglang-0.5.23-{name}.prom"))).unwrap();
+    let limits = Limits {
+        max_series: 100_000,
+        max_label_bytes: 16 * 1024,
+        max_families: 10_000,
+    };
+    engine::read(&Page::read(&text, &limits).unwrap())
+}
+
+/// What the server of a page would answer in the same moment.
+fn loads_of(reading: &Reading) -> String {
+    let role = reading.role.unwrap();
+    let mode = if role == Role::Unified {
+        "null"
+    } else {
+        role.as_str()
+    };
+    let entries: Vec<_> = (0..)
+        .zip(&reading.pools)
+        .map(|(n, pool): (u32, _)| {
+            let usage = (pool.usage.unwrap() * 1e4).round() / 1e4;
+            serde_json::json!({
+                "dp_rank": pool.rank.as_ref().map_or(n, |rank| rank.parse().unwrap()),
+                "num_running_reqs": pool.running,
+                "num_waiting_reqs": pool.queued,
+                "num_used_tokens": pool.used,
+                "max_total_num_tokens": pool.capacity,
+                "token_usage": usage,
+                "cache_hit_rate": pool.hit_rate.unwrap_or(0.0),
+                "disaggregation": {
+                    "mode": mode,
+                    "prefill_bootstrap_queue_reqs": pool.queues.bootstrap,
+                    "prefill_inflight_queue_reqs": pool.queues.inflight,
+                    "decode_prealloc_queue_reqs": pool.queues.prealloc,
+                    "decode_transfer_queue_reqs": pool.queues.transfer,
+                },
+            })
+        })
+        .collect();
+    serde_json::json!({ "version": "0.5.99", "loads": entries }).to_string()
+}
+
+#[test]
+fn page_and_loads_of_one_moment_say_the_same_of_a_role() {
+    for name in [
+        "decode-tp4-busy",
+        "decode-tp4-hot",
+        "decode-dpattn4-busy",
+        "prefill-tp4-busy",
+        "unified-dp2-tp1-busy",
+        "unified-tp1-busy",
+        "unified-tp1-idle-after",
+    ] {
+        let page = page(name);
+        let loads = read_loads(loads_of(&page).as_bytes()).unwrap();
+        let state = |reading: &Reading| {
+            let source = SourceReading {
+                roles: reading.roles(),
+                reading: Ok(reading),
+                age: None,
+            };
+            let mut states = aggregate(&[source]);
+            assert_eq!(states.len(), 1, "{name}");
+            let mut state = states.remove(0);
+            // The loads do not say these.
+            (state.model, state.fill, state.pending) = (None, None, None);
+            (state.preempted, state.host) = (None, None);
+            state
+        };
+        assert_eq!(state(&loads), state(&page), "{name}");
+    }
+}
+
+#[test]
+fn a_version_that_says_less_or_more_is_read_as_far_as_it_is_known() {
+    // Sections that are left out or null, a mode that is not known, fields that are new.
+    for (fields, role) in [
+        ("\"disaggregation\":null", None),
+        ("\"disaggregation\":{}", None),
+        ("\"disaggregation\":{\"mode\":null}", None),
+        ("\"disaggregation\":{\"mode\":\"encode\"}", None),
+        (
+            "\"disaggregation\":{\"mode\":\"decode\",\"new_queue_reqs\":[1]},\"memory\":3",
+            Some(Role::Decode),
+        ),
+    ] {
+        let reading = of(&format!(
+            "{fields},\"num_used_tokens\":1,\"max_total_num_tokens\":4,\"token_usage\":0.25,\"dp_rank\":null"
+        ));
+        assert_eq!(reading.role, role, "{fields}");
+        assert_eq!(reading.pools[0].usage, Ok(0.25), "{fields}");
+        assert_eq!(reading.pools[0].queues, Queues::default(), "{fields}");
+    }
+    // Ranks of several roles are of none.
+    let rank = |n: u32, mode: &str| {
+        format!("{{\"dp_rank\":{n},\"disaggregation\":{{\"mode\":\"{mode}\"}}}}")
+    };
+    let two = format!(
+        "{{\"loads\":[{},{}]}}",
+        rank(0, "decode"),
+        rank(1, "prefill")
+    );
+    assert_eq!(read_loads(two.as_bytes()).unwrap().role, None);
+    // A rank that is no rank is no answer of SGLang's.
+    for rank in ["-1", "0.5", "\"0\"", "18446744073709551616"] {
+        let text = format!("{{\"loads\":[{{\"dp_rank\":{rank},\"token_usage\":0.5}}]}}");
+        assert!(read_loads(text.as_bytes()).is_err(), "{rank}");
+    }
 }
 
 proptest! {

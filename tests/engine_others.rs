@@ -643,6 +643,12 @@ fn assert_sane(reading: &Reading) {
         assert!(share(pool.fill) && share(pool.pending), "{pool:?}");
         assert_ne!(pool.capacity, Some(0), "{pool:?}");
         assert!(pool.usage.is_ok() || pool.used.is_none(), "{pool:?}");
+        if let (Some(used), Some(capacity)) = (pool.used, pool.capacity) {
+            assert!(
+                u128::from(used) * 100 <= u128::from(capacity) * 106,
+                "{pool:?}"
+            );
+        }
     }
     assert!(
         reading.chosen.len() + reading.passed_over.len() < 64,

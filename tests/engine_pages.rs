@@ -7,7 +7,7 @@
 
 use kvgauge::engine::{self, SourceReading};
 use kvgauge::exposition::{Limits, Page};
-use kvgauge::kv::{Pool, PoolKind, Queues, Reading, Unknown};
+use kvgauge::kv::{Pool, PoolKind, Queues, Reading, Role, Unknown};
 use proptest::prelude::*;
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -79,13 +79,18 @@ fn pool(pool: &Pool) -> String {
 /// Everything a page says: engine and role; the role's values; each pool, where there are several or
 /// one without a role.
 fn said(reading: &Reading) -> String {
+    let roles: Vec<&str> = reading.roles().iter().map(Role::as_str).collect();
     let mut out = format!(
         "{} {}",
         reading.engine.as_deref().unwrap_or("none"),
-        reading.role.map_or("-", |role| role.as_str())
+        if roles.is_empty() {
+            "-".to_owned()
+        } else {
+            roles.join(",")
+        }
     );
     let source = SourceReading {
-        role: reading.role,
+        roles: reading.roles(),
         reading: Ok(reading),
         age: Some(Duration::ZERO),
     };
@@ -105,9 +110,13 @@ fn said(reading: &Reading) -> String {
         share(&mut out, "hit", state.hit_rate);
         known(&mut out, "preempted", state.preempted);
     }
-    if reading.pools.len() != 1 || reading.role.is_none() {
+    if reading.pools.len() != 1 || reading.roles().is_empty() {
         for one in &reading.pools {
-            let _ = write!(out, "\n  - {}", pool(one));
+            let role = match one.role {
+                Some(role) if roles.len() > 1 => format!("{role} "),
+                _ => String::new(),
+            };
+            let _ = write!(out, "\n  - {role}{}", pool(one));
         }
     }
     for (reason, count) in &reading.odd {
@@ -236,12 +245,18 @@ const PAGES: &[(&str, &str, &[&str], &[&str])] = &[
     // Routers are no engines.
     ("sglang-router-0.3.2-pd-after-traffic", "none -", &[], &[]),
     ("sglang-router-0.3.2-pd-before-traffic", "none -", &[], &[]),
-    // What a router merged of three workers is their engines' page: two roles, so none of the page.
-    ("sglang-router-0.3.2-pd-engine_metrics", "sglang -", &[],
+    // What a router merged of three workers is their engines' page, of two roles. Decode: 12,034 +
+    // 2,402,118 = 2,414,152 of 5,163,008; occupied are 73,282 + 2,423,110 of it. Only
+    // one of them has a counter of retractions, so how many there were in all is not known.
+    ("sglang-router-0.3.2-pd-engine_metrics", "sglang decode,prefill",
         &[
-            "rank=http://127.0.0.1:8211 usage=0.004662 used=12034 capacity=2581504 fill=0.028387 running=3 queued=0 bootstrap=1 inflight=2 prealloc=0 transfer=0 hit=0.182000",
-            "rank=http://127.0.0.1:8221 usage=0.004662 used=12034 capacity=2581504 fill=0.028387 running=3 queued=0 bootstrap=0 inflight=0 prealloc=2 transfer=1 hit=0.000000",
-            "rank=http://127.0.0.1:8222 usage=0.930511 used=2402118 capacity=2581504 fill=0.938643 running=311 queued=41 bootstrap=0 inflight=0 prealloc=17 transfer=6 hit=0.000000 preempted=7",
+            "usage=0.467586 max=0.930511 fill=0.483515 used=2414152 capacity=5163008 running=314 queued=41 prealloc=19 transfer=7",
+            "usage=0.004662 max=0.004662 fill=0.028387 used=12034 capacity=2581504 running=3 queued=0 bootstrap=1 inflight=2 hit=0.182000",
+        ],
+        &[
+            "prefill rank=http://127.0.0.1:8211 usage=0.004662 used=12034 capacity=2581504 fill=0.028387 running=3 queued=0 bootstrap=1 inflight=2 prealloc=0 transfer=0 hit=0.182000",
+            "decode rank=http://127.0.0.1:8221 usage=0.004662 used=12034 capacity=2581504 fill=0.028387 running=3 queued=0 bootstrap=0 inflight=0 prealloc=2 transfer=1",
+            "decode rank=http://127.0.0.1:8222 usage=0.930511 used=2402118 capacity=2581504 fill=0.938643 running=311 queued=41 bootstrap=0 inflight=0 prealloc=17 transfer=6 preempted=7",
         ]),
     ("sglang-router-0.3.2-plain-after-traffic", "none -", &[], &[]),
     ("sglang-router-0.3.2-plain-before-traffic", "none -", &[], &[]),

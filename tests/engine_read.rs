@@ -2,9 +2,9 @@
 
 #![allow(clippy::expect_used, clippy::panic)] // Tests may.
 
-use kvgauge::engine;
+use kvgauge::engine::{self, SourceReading, aggregate};
 use kvgauge::exposition::{Format, Limits, Page, Prepared, merge};
-use kvgauge::kv::{Pool, PoolKind, Reading, Role, Unknown};
+use kvgauge::kv::{Pool, PoolKind, Reading, Role, Roles, Unknown};
 use proptest::prelude::*;
 use std::path::PathBuf;
 
@@ -421,6 +421,75 @@ fn b18_the_role_is_the_kv_gauges_and_not_the_counters() {
     );
 }
 
+/// A router's page of three 0.5.10 engines: the fresh one shows its capacity alone, and each its own.
+#[test]
+fn engines_that_a_router_merged_keep_their_capacities_and_roles_apart() {
+    let worker = |port: u32, pages: u32, role: &str, usage: f64| {
+        let at = format!("worker_addr=\"http://127.0.0.1:{port}\"");
+        let mut text =
+            format!("sglang_cache_config_info{{num_pages=\"{pages}\",page_size=\"64\",{at}}} 1\n");
+        if !role.is_empty() {
+            text += &format!(
+                "sglang_token_usage{{engine_type=\"{role}\",model_name=\"m\",{at}}} {usage}\n"
+            );
+        }
+        text
+    };
+    let text = worker(1, 100, "decode", 0.5) + &worker(2, 300, "prefill", 0.1);
+    let reading = read(&(text + &worker(3, 200, "", 0.0)));
+    let pools: Vec<_> = reading
+        .pools
+        .iter()
+        .map(|p| (p.rank.as_deref(), p.role, p.usage, p.capacity))
+        .collect();
+    let absent = Err(Unknown::Absent);
+    assert_eq!(
+        pools,
+        [
+            (Some("http://127.0.0.1:3"), None, absent, Some(12_800)),
+            (
+                Some("http://127.0.0.1:1"),
+                Some(Role::Decode),
+                Ok(0.5),
+                Some(6_400)
+            ),
+            (
+                Some("http://127.0.0.1:2"),
+                Some(Role::Prefill),
+                Ok(0.1),
+                Some(19_200)
+            ),
+        ]
+    );
+    assert_eq!(reading.role, None);
+}
+
+/// Two engines that write into one directory of metrics show both on each one's page.
+#[test]
+fn engines_of_two_roles_on_one_page_are_two_pools() {
+    let engine = |role: &str, used: u32, capacity: u32| {
+        let labels = format!("{{engine_type=\"{role}\",model_name=\"m\",tp_rank=\"0\"}}");
+        format!(
+            "sglang:kv_used_tokens{labels} {used}\nsglang:max_total_num_tokens{labels} {capacity}\n\
+             sglang:num_running_reqs{labels} {used}\nsglang:cache_hit_rate{labels} 0.5\n"
+        )
+    };
+    let reading = read(&(engine("prefill", 1, 4) + &engine("decode", 9, 10)));
+    let pools: Vec<_> = reading
+        .pools
+        .iter()
+        .map(|p| (p.role, p.usage, p.capacity, p.running, p.hit_rate))
+        .collect();
+    assert_eq!(
+        pools,
+        [
+            (Some(Role::Decode), Ok(0.9), Some(10), Some(9), None),
+            (Some(Role::Prefill), Ok(0.25), Some(4), Some(1), Some(0.5)),
+        ]
+    );
+    assert_eq!((reading.role, reading.roles().len()), (None, 2));
+}
+
 #[test]
 fn b21_nothing_of_nothing_is_unknown_and_a_little_over_one_is_one() {
     let zero = case("b21-zero");
@@ -537,7 +606,7 @@ fn shuffled(text: &str, mut seed: u64) -> String {
     lines.join("\n") + "\n"
 }
 
-const GAUGES: [&str; 20] = [
+const GAUGES: [&str; 31] = [
     "token_usage",
     "full_token_usage",
     "swa_token_usage",
@@ -558,6 +627,17 @@ const GAUGES: [&str; 20] = [
     "num_prefill_prealloc_queue_reqs",
     "cache_hit_rate",
     "cache_config_info",
+    "mamba_used_tokens",
+    "mamba_available_tokens",
+    "mamba_evictable_tokens",
+    "num_queue_reqs",
+    "num_prefill_bootstrap_queue_reqs",
+    "num_prefill_inflight_queue_reqs",
+    "num_decode_prealloc_queue_reqs",
+    "num_decode_transfer_queue_reqs",
+    "num_retracted_requests_total",
+    "hicache_host_used_tokens",
+    "hicache_host_total_tokens",
 ];
 
 fn line() -> impl Strategy<Value = String> {
@@ -568,12 +648,15 @@ fn line() -> impl Strategy<Value = String> {
         Just("pid"),
         Just("priority"),
         Just("engine_type"),
+        Just("worker_addr"),
         Just("page_size"),
         Just("num_pages"),
     ];
     let label_value = prop_oneof![
         Just(String::new()),
         Just("decode".to_owned()),
+        Just("prefill".to_owned()),
+        Just("dynamic".to_owned()),
         (0u8..3).prop_map(|n| n.to_string()),
         any::<f64>().prop_map(|n| n.to_string()),
     ];
@@ -584,6 +667,9 @@ fn line() -> impl Strategy<Value = String> {
         Just("NaN".to_owned()),
         Just("-Inf".to_owned()),
         Just("-0".to_owned()),
+        Just("18446744073709551616".to_owned()),
+        Just("9007199254740992".to_owned()),
+        Just("1e300".to_owned()),
     ];
     (
         prop_oneof![9 => Just("sglang:"), 1 => Just("sglang_")],
@@ -604,10 +690,52 @@ fn assert_sane(reading: &Reading) {
     let share = |value: Option<f64>| value.is_none_or(|v| (0.0..=1.0).contains(&v));
     for pool in &reading.pools {
         assert!(share(pool.usage.ok()), "{pool:?}");
-        assert!(share(pool.fill), "{pool:?}");
+        assert!(share(pool.fill) && share(pool.host), "{pool:?}");
         assert!(share(pool.pending) && share(pool.hit_rate), "{pool:?}");
         assert_ne!(pool.capacity, Some(0), "{pool:?}");
         assert!(pool.usage.is_ok() || pool.used.is_none(), "{pool:?}");
+        if let (Some(used), Some(capacity)) = (pool.used, pool.capacity) {
+            assert!(
+                u128::from(used) * 100 <= u128::from(capacity) * 106,
+                "{pool:?}"
+            );
+        }
+    }
+}
+
+/// What the roles of a page say is made of its pools, each once, and of nothing else.
+fn assert_whole(reading: &Reading) {
+    let roles = reading.roles();
+    let states = aggregate(&[SourceReading {
+        roles,
+        reading: Ok(reading),
+        age: None,
+    }]);
+    let said: Roles = states.iter().map(|state| state.role).collect();
+    assert_eq!(said, roles);
+    let counted: usize = states.iter().map(|state| state.pools).sum();
+    let known = reading.pools.iter().filter(|pool| {
+        let role = pool.role.or(reading.role);
+        pool.usage.is_ok() && role.is_some_and(|role| roles.hold(Some(role).into()))
+    });
+    assert_eq!(counted, known.count(), "{reading:?}{states:?}");
+    for state in &states {
+        assert!(
+            state.max.unwrap_or(0.0) >= state.usage.unwrap_or(0.0),
+            "{state:?}"
+        );
+        assert_eq!(state.usage.is_ok(), state.pools > 0, "{state:?}");
+        assert!(state.usage.is_ok() || state.used.is_none(), "{state:?}");
+        assert!(state.usage.is_ok() || state.missing.is_some(), "{state:?}");
+        let of_role = |pool: &&Pool| pool.role.or(reading.role) == Some(state.role);
+        let pools = || reading.pools.iter().filter(of_role);
+        // A sum is never more than all that the pools say.
+        let sum =
+            |of: fn(&Pool) -> Option<u64>| pools().filter_map(of).map(u128::from).sum::<u128>();
+        assert!(u128::from(state.used.unwrap_or(0)) <= sum(|p| p.used));
+        assert!(u128::from(state.capacity.unwrap_or(0)) <= sum(|p| p.capacity));
+        assert!(u128::from(state.running.unwrap_or(0)) <= sum(|p| p.running));
+        assert!(u128::from(state.queued.unwrap_or(0)) <= sum(|p| p.queued));
     }
 }
 
@@ -620,6 +748,7 @@ proptest! {
         let page = lines.join("\n") + "\n";
         let reading = read(&page);
         assert_sane(&reading);
+        assert_whole(&reading);
         prop_assert_eq!(read(&shuffled(&page, seed)), reading);
     }
 

@@ -6,7 +6,7 @@ use kvgauge::config::Headline;
 use kvgauge::engine::{self, SourceReading, aggregate, headline};
 use kvgauge::exposition::{Limits, Page};
 use kvgauge::kv::{
-    Failure, FailureReason, Pool, PoolKind, Queues, Reading, Role, RoleState, Snapshot,
+    Failure, FailureReason, Pool, PoolKind, Queues, Reading, Role, RoleState, Roles, Snapshot,
     SourceState, Unknown,
 };
 use std::path::PathBuf;
@@ -54,7 +54,7 @@ fn reading(pools: Vec<Pool>) -> Reading {
 
 fn known(role: Role, reading: &Reading, age_ms: u64) -> SourceReading<'_> {
     SourceReading {
-        role: Some(role),
+        roles: Some(role).into(),
         reading: Ok(reading),
         age: Some(Duration::from_millis(age_ms)),
     }
@@ -62,7 +62,7 @@ fn known(role: Role, reading: &Reading, age_ms: u64) -> SourceReading<'_> {
 
 fn unknown(role: Role, why: Unknown) -> SourceReading<'static> {
     SourceReading {
-        role: Some(role),
+        roles: Some(role).into(),
         reading: Err(why),
         age: None,
     }
@@ -86,7 +86,7 @@ fn a_prefill_decode_host_says_what_its_pages_say() {
     let router = exposition("sglang-router-0.3.2-pd-after-traffic");
     let states = aggregate(&[
         SourceReading {
-            role: None,
+            roles: None.into(),
             reading: Ok(&router),
             age: Some(Duration::ZERO),
         },
@@ -373,6 +373,56 @@ fn preempted_requests_are_summed_and_of_the_tiers_in_host_memory_the_fullest_cou
 }
 
 #[test]
+fn on_a_page_of_several_roles_each_pool_is_of_its_own_and_a_nameless_one_is_missing_from_each() {
+    let of = |role, usage| Pool {
+        role,
+        ..pool(Ok(usage), Some(100))
+    };
+    let merged = reading(vec![
+        of(Some(Role::Prefill), 0.9),
+        of(Some(Role::Decode), 0.2),
+        of(None, 0.7),
+    ]);
+    let all = |roles: Roles| SourceReading {
+        roles,
+        reading: Ok(&merged),
+        age: None,
+    };
+    let seen = |sources: &[SourceReading<'_>]| -> Vec<_> {
+        let states = aggregate(sources);
+        let seen = states.iter().map(|s| (s.role, s.usage, s.missing));
+        seen.collect()
+    };
+    let missing = Some((1, Unknown::Absent));
+    let decode = (Role::Decode, Ok(0.2), missing);
+    let prefill = (Role::Prefill, Ok(0.9), missing);
+    assert_eq!(seen(&[all(merged.roles())]), [decode, prefill]);
+    assert_eq!(seen(&[all(Some(Role::Decode).into())]), [decode]);
+
+    // Prefill's engine has left: what is there is not its.
+    let left = Reading {
+        role: Some(Role::Decode),
+        ..reading(vec![of(Some(Role::Decode), 0.2)])
+    };
+    let before = [Role::Decode, Role::Prefill].into_iter().collect();
+    let source = SourceReading {
+        roles: before,
+        reading: Ok(&left),
+        age: None,
+    };
+    assert_eq!(
+        seen(&[source]),
+        [
+            (Role::Decode, Ok(0.2), None),
+            (Role::Prefill, Err(Unknown::Absent), missing)
+        ]
+    );
+    // One that names a role among those that name none does not speak for the page.
+    let one = reading(vec![of(Some(Role::Decode), 0.2), of(None, 0.7)]);
+    assert_eq!(one.roles(), Roles::default());
+}
+
+#[test]
 fn the_headline_is_the_decode_servers_where_there_is_one_even_unknown() {
     let low = reading(vec![pool(Ok(0.1), Some(100))]);
     let high = reading(vec![pool(Ok(0.9), Some(100))]);
@@ -440,7 +490,7 @@ fn source(taken: Option<Instant>, failure: Option<FailureReason>, at: Instant) -
     SourceState {
         name: "decode".into(),
         url: "http://127.0.0.1:30002/metrics".into(),
-        role: Some(Role::Decode),
+        roles: Some(Role::Decode).into(),
         up: Some(failure.is_none()),
         reading: taken.map(|_| Arc::new(reading(vec![pool(Ok(0.5), Some(100))]))),
         taken,
@@ -532,7 +582,7 @@ fn a_snapshot_is_observed_source_by_source() {
     let mut second = source(Some(taken), Some(FailureReason::Connect), now);
     second.name = "decode-2".into();
     let mut router = source(Some(taken), None, taken);
-    router.role = None;
+    router.roles = None.into();
     let snapshot = Snapshot {
         sources: vec![
             Arc::new(router),

@@ -13,10 +13,10 @@ mod support;
 
 use engines::Engines;
 use kvgauge::kv::Role;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::net::SocketAddr;
 use support::router::Router;
-use support::{Setup, eventually, get};
+use support::{Kvgauge, Setup, eventually, get};
 
 #[test]
 #[ignore = "needs sglang-router: tests/run"]
@@ -64,4 +64,57 @@ fn workers_of_the_real_router_are_sources_as_long_as_it_has_them() {
     let gone = format!("\"{}\"", named("decode", first));
     assert!(!page.contains(&gone), "series of a worker that has left");
     assert!(page.contains(&format!("\"{}\"", named("decode", second))));
+}
+
+/// The page that the router merges of its workers says of each role what the workers' own pages say.
+#[test]
+#[ignore = "needs sglang-router: tests/run"]
+fn the_real_routers_merged_page_says_what_its_workers_pages_say() {
+    let engines = Engines::start(&[Role::Prefill, Role::Decode]);
+    let [prefill, decode] = [0, 1].map(|at| engines.address(at));
+    let router = Router::disaggregated(prefill, decode, &[]);
+    let merged = Setup::new(router.api)
+        .source_at(
+            "engines",
+            "",
+            &format!("http://{}/engine_metrics", router.api),
+        )
+        .start();
+    let apart = Setup::new(router.api)
+        .source_at("prefill", "prefill", &engines.metrics_url(0))
+        .source_at("decode", "decode", &engines.metrics_url(1))
+        .start();
+    let roles = |kvgauge: &Kvgauge| -> Vec<Value> {
+        let mut kv = get(kvgauge.admin, "/kv").json();
+        let roles = kv["roles"].as_array_mut().unwrap();
+        for role in roles.iter_mut() {
+            role["age_ms"].take();
+        }
+        roles.clone()
+    };
+    for name in ["prefill", "decode"] {
+        apart.until_up(name);
+    }
+    merged.until_up("engines");
+    let said = eventually("both say the same, with a usage", || {
+        let said = roles(&merged);
+        let known = said.iter().all(|role| role["usage"].is_number());
+        (known && said.len() == 2 && said == roles(&apart)).then_some(said)
+    });
+    assert_eq!(said[0]["role"], "decode");
+    assert_eq!(said[0]["capacity"], 2_581_504);
+    assert_eq!(said[1]["role"], "prefill");
+
+    router.remove(decode);
+    eventually("decode is unknown, and prefill is not in its place", || {
+        let said = roles(&merged);
+        let is = said[0]["unknown"] == "absent" && said[1]["usage"].is_number();
+        is.then_some(())
+    });
+    assert!(
+        get(merged.listen, "/v1/models")
+            .head
+            .get("x-kv-usage")
+            .is_none()
+    );
 }

@@ -512,9 +512,12 @@ fn the_interval_in_force_is_shown() {
     until("as set", &|ms| ms == 500);
     assert_eq!(source(&kvgauge, 0)["kind"], "metrics");
     assert_eq!(source(&kvgauge, 0)["reading_from"], "page");
-    page.set(Behaviour::Refuse);
+    page.set(Behaviour::Status(503));
     // Half of max_age at most.
     until("doubled, to a second at most", &|ms| ms == 1000);
+    // To ask where nobody listens costs nobody anything.
+    page.set(Behaviour::Refuse);
+    until("as set, where nobody listens", &|ms| ms == 500);
     assert!(source(&kvgauge, 0)["reading_from"].is_null());
     page.set(Behaviour::Text(
         "vllm:kv_cache_usage_perc{engine=\"0\",model_name=\"m\"} 0.5\n".to_owned(),

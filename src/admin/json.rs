@@ -111,7 +111,7 @@ fn source(source: &SourceState, conflicts: &Conflicts, now: Instant, max_age: Du
         "redirected_to": source.redirected,
         "kind": source.kind,
         "bearer_file": source.bearer_file.as_ref().map(|path| path.display().to_string()),
-        "role": source.role.map(Role::as_str),
+        "role": source.roles.only().map(Role::as_str),
         "state": match source.up {
             None => "not_read",
             Some(true) => "up",
@@ -170,7 +170,9 @@ fn unknown(source: &SourceState, now: Instant, max_age: Duration) -> Option<Unkn
         Ok(current) => current,
         Err(why) => return Some(why),
     };
-    source.role?;
+    if source.roles.is_empty() {
+        return None;
+    }
     if reading.pools.iter().any(|pool| pool.usage.is_ok()) {
         return None;
     }
@@ -182,6 +184,7 @@ fn pool(pool: &Pool) -> Value {
     json!({
         "model": pool.model,
         "rank": pool.rank,
+        "role": pool.role.map(Role::as_str),
         "pool": pool.kind.as_str(),
         "usage": pool.usage.ok(),
         "unknown": pool.usage.err().map(Unknown::as_str),

@@ -4,6 +4,9 @@
 //!   fullest is kept beside the sum. Where a capacity is unknown, or the pools are of different
 //!   kinds (their tokens are not the same), there is nothing to weigh by: the fullest is the value,
 //!   and no sum is given.
+//! - A source's role is that of all its pools, unless its page names several (a page that a router
+//!   merged): then each pool is of its own role, and of a source whose settings name one only the
+//!   pools of that role count.
 //! - Models are never mixed: a role that serves several has a state for each. A pool whose page
 //!   names no model belongs to the role's only model.
 //! - A role of which only a part is known takes its value from that part, and says in
@@ -13,7 +16,7 @@
 //! - A number of requests is the sum of the pools that publish it; it is unknown where a pool with
 //!   a known usage doesn't.
 
-use crate::kv::{Pool, PoolKind, Queues, Reading, Role, RoleState, Unknown};
+use crate::kv::{Pool, PoolKind, Queues, Reading, Role, RoleState, Roles, Unknown};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,9 +24,9 @@ use std::time::Duration;
 /// One source, as it goes into the sum.
 #[derive(Clone, Copy, Debug)]
 pub struct SourceReading<'a> {
-    /// The source's role: from settings, else from its page. A source without one (a router) is
-    /// left out.
-    pub role: Option<Role>,
+    /// The source's role from settings, else those that its page names. A source without any (a
+    /// router) is left out.
+    pub roles: Roles,
     /// The reading, if it may still be used; else why not.
     pub reading: Result<&'a Reading, Unknown>,
     /// The reading's age.
@@ -44,6 +47,37 @@ struct Member<'a> {
     age: Option<Duration>,
 }
 
+impl<'a> Group<'a> {
+    /// Takes in what a source of this role says.
+    fn add(&mut self, role: Role, source: &SourceReading<'a>) {
+        let reading = match source.reading {
+            Ok(reading) => reading,
+            Err(why) => return self.missing.push(why),
+        };
+        let apart = source.roles.len() > 1 || reading.roles().len() > 1;
+        let mut none = true;
+        for pool in &reading.pools {
+            match pool.role.or(reading.role) {
+                // Whose this one is is not known: it is missing from each.
+                None if apart => self.missing.push(Unknown::Absent),
+                Some(named) if apart && named != role => continue,
+                _ => self
+                    .models
+                    .entry(pool.model.clone())
+                    .or_default()
+                    .push(Member {
+                        pool,
+                        age: source.age,
+                    }),
+            }
+            none = false;
+        }
+        if none {
+            self.missing.push(Unknown::Absent);
+        }
+    }
+}
+
 /// What each role says, in the order of [`Role`] and of the models' names.
 ///
 /// Every role that a source has gets at least one state, also when nothing is known of it.
@@ -51,20 +85,8 @@ struct Member<'a> {
 pub fn aggregate(sources: &[SourceReading<'_>]) -> Vec<RoleState> {
     let mut groups: BTreeMap<Role, Group<'_>> = BTreeMap::new();
     for source in sources {
-        let Some(role) = source.role else { continue };
-        let group = groups.entry(role).or_default();
-        match source.reading {
-            Err(why) => group.missing.push(why),
-            Ok(reading) if reading.pools.is_empty() => group.missing.push(Unknown::Absent),
-            Ok(reading) => {
-                for pool in &reading.pools {
-                    let members = group.models.entry(pool.model.clone()).or_default();
-                    members.push(Member {
-                        pool,
-                        age: source.age,
-                    });
-                }
-            }
+        for role in source.roles.iter() {
+            groups.entry(role).or_default().add(role, source);
         }
     }
 

@@ -57,7 +57,7 @@ pub fn observe(snapshot: &Snapshot, now: Instant, max_age: Duration) -> Vec<Role
         .map(|source| {
             let current = current(source, now, max_age);
             SourceReading {
-                role: source.role,
+                roles: source.roles,
                 reading: current.map(|(reading, _)| &**reading),
                 age: current.ok().map(|(_, age)| age),
             }

@@ -7,10 +7,11 @@
 //! counts its own, so they are added up, and only then the largest of the ranks counts.
 
 use crate::exposition::{Page, Sample};
-use crate::kv::Unknown;
+use crate::kv::{Role, Unknown};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 
 /// A fraction up to this is rounding or a moment's overlap, and reads as 1; beyond it something
 /// else is meant (a percentage, another pool's tokens).
@@ -20,7 +21,7 @@ const ALMOST_ONE: f64 = 1.05;
 const MAX_COUNT: f64 = 9_007_199_254_740_992.0;
 
 /// The most pools read from one page. The largest deployments have some hundred ranks.
-const MAX_POOLS: usize = 1024;
+pub(super) const MAX_POOLS: usize = 1024;
 
 /// What a gauge holds.
 #[derive(Clone, Copy)]
@@ -76,15 +77,21 @@ impl Gauge {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Key {
     pub(super) model: Option<Box<str>>,
+    /// The engine's address on a page that a router merged of several (label `worker_addr`).
+    pub(super) worker: Option<Box<str>>,
+    /// Where engines of several roles are on the page.
+    pub(super) role: Option<Role>,
     pub(super) rank: Option<Box<str>>,
 }
 
 impl Ord for Key {
-    /// By model, then by rank, with numbers in their natural order (2 before 10).
+    /// By model and engine, then by rank, with numbers in their natural order (2 before 10).
     fn cmp(&self, other: &Self) -> Ordering {
         let number = |key: &Key| key.rank.as_deref().and_then(|r| r.parse::<u64>().ok());
         self.model
             .cmp(&other.model)
+            .then_with(|| self.worker.cmp(&other.worker))
+            .then_with(|| self.role.cmp(&other.role))
             .then_with(|| number(self).cmp(&number(other)))
             .then_with(|| self.rank.cmp(&other.rank))
     }
@@ -94,31 +101,34 @@ impl Key {
     /// The pool of an engine that has only one, and names no model.
     pub(super) const NONE: Key = Key {
         model: None,
+        worker: None,
+        role: None,
         rank: None,
     };
 
     /// The pool that a sample speaks of: `model` and `rank` are the labels that name them. An empty
-    /// label is as if not there. On a page that a router merged (label `worker_addr`) the engines
-    /// are told apart too.
+    /// label is as if not there. On a page that a router merged the engines are told apart too.
     pub(super) fn of(sample: &Sample<'_, '_>, model: &str, rank: &str) -> Key {
         let mut key = Key::NONE;
-        let mut worker = None;
         for (name, value) in sample.labels().filter(|(_, value)| !value.is_empty()) {
             if name == model {
                 key.model = Some(value.into());
             } else if name == rank {
                 key.rank = Some(value.into());
             } else if name == "worker_addr" {
-                worker = Some(value);
+                key.worker = Some(value.into());
             }
         }
-        if let Some(worker) = worker {
-            key.rank = Some(match key.rank {
-                Some(rank) => format!("{worker} {rank}").into(),
-                None => worker.into(),
-            });
-        }
         key
+    }
+
+    /// What the pool is called beside others of its model.
+    pub(super) fn place(&self) -> Option<Arc<str>> {
+        match (&self.worker, &self.rank) {
+            (Some(worker), Some(rank)) => Some(format!("{worker} {rank}").into()),
+            (Some(one), None) | (None, Some(one)) => Some((**one).into()),
+            (None, None) => None,
+        }
     }
 }
 
@@ -222,6 +232,14 @@ pub(super) fn whole(value: f64) -> Option<u64> {
 #[allow(clippy::cast_precision_loss)]
 pub(super) fn float(value: u64) -> f64 {
     value as f64
+}
+
+/// Why tokens used are unknown where they are more than fit.
+pub(super) const MORE_THAN_FIT: &str = "more than the capacity, so one of the two is wrong";
+
+/// Whether so many tokens fit, as far as the capacity is known.
+pub(super) fn fit(used: u64, capacity: Option<u64>) -> bool {
+    capacity.is_none_or(|capacity| float(used) <= float(capacity) * ALMOST_ONE)
 }
 
 /// Every gauge that was taken, by pool.
@@ -365,6 +383,8 @@ mod tests {
     fn key(model: &str, rank: &str) -> Key {
         Key {
             model: Some(model.into()),
+            worker: None,
+            role: None,
             rank: Some(rank.into()),
         }
     }

@@ -3,7 +3,7 @@
 //! What a mapping is, and when it can be read by, is in the settings' room. A value that its unit does
 //! not allow is unknown and counted, as everywhere.
 
-use super::gauges::{Key, Sheet, Unit, whole};
+use super::gauges::{Key, Sheet, Unit, fit, whole};
 use crate::config::{BlockSize, MappedGauge, MappedUnit, Mapping};
 use crate::exposition::{Page, Sample};
 use crate::kv::{Pool, Reading, Role, Unknown};
@@ -115,9 +115,11 @@ pub fn read_mapped(page: &Page<'_>, name: &str, mapping: &Mapping) -> Reading {
             (usage, _) => usage,
         };
         pool.model = key.model.as_deref().map(Into::into);
-        pool.rank = key.rank.as_deref().map(Into::into);
-        pool.used = used.and_then(whole).filter(|_| pool.usage.is_ok());
+        pool.rank = key.place();
         pool.capacity = capacity.and_then(whole).filter(|tokens| *tokens > 0);
+        pool.used = used
+            .and_then(whole)
+            .filter(|used| pool.usage.is_ok() && fit(*used, pool.capacity));
         pool.fill = row.get("fill").ok();
         pool.running = row.count("running");
         pool.queued = row.count("queued");

@@ -18,7 +18,7 @@ use super::table::Draft;
 use super::{Claim, Engine};
 use crate::exposition::{Page, Sample};
 use crate::kv::{Reading, Role};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// See the [module](self) description.
 pub(super) struct Sglang;
@@ -68,9 +68,11 @@ const OTHER_GAUGES: &[Gauge] = &[
     Gauge::count("hicache_host_total_tokens"),
 ];
 
-/// KV state that no value is made of: requests that have lost their KV to others and not got it back,
-/// tokens lost so, queues beside the scheduler's, and tokens promised to requests that are to come.
+/// KV state that no value is made of: prefix hits since the engine's start, requests that have lost
+/// their KV to others and not got it back, tokens lost so, queues beside the scheduler's, and tokens
+/// promised to requests that are to come.
 const SHOWN_ONLY: &[&str] = &[
+    "prefill_effective_tokens_total",
     "num_retracted_reqs",
     "num_retracted_input_tokens_total",
     "num_retracted_output_tokens_total",
@@ -137,24 +139,34 @@ impl Engine for Sglang {
 
     fn read(&self, page: &Page<'_>) -> Reading {
         let prefix = prefix(page).map_or(SPELLINGS[0], |(prefix, _)| prefix);
+        let named = role(page, prefix);
         let mut sheet = Sheet::default();
         for gauge in gauges() {
-            sheet.take(page, prefix, gauge, key);
+            sheet.take(page, prefix, gauge, |sample| {
+                let mut key = key(sample)?;
+                if named == Named::Several {
+                    key.role = Named::by(sample).role();
+                }
+                Some(key)
+            });
         }
-        sheet.bound();
-
-        let named = role(page, prefix);
         let role = match named {
             Named::One(role) => Some(role),
             // Gauges that name no role are those of an engine without disaggregation.
             Named::None if !sheet.rows.is_empty() => Some(Role::Unified),
             Named::None | Named::Several => None,
         };
-        let info = info_capacity(page, prefix);
-        if sheet.rows.is_empty() && info.is_some() {
-            // A fresh 0.5.10 shows nothing but this.
-            sheet.rows.entry(Key::NONE).or_default();
+        let infos = info_capacities(page, prefix);
+        let seen: BTreeSet<_> = sheet.rows.keys().map(|key| key.worker.clone()).collect();
+        // A fresh 0.5.10 shows nothing but this.
+        for worker in infos.keys().filter(|worker| !seen.contains(*worker)) {
+            let key = Key {
+                worker: worker.clone(),
+                ..Key::NONE
+            };
+            sheet.rows.entry(key).or_default();
         }
+        sheet.bound();
 
         let fingerprint = sheet.fingerprint();
         let mut draft = Draft {
@@ -165,7 +177,10 @@ impl Engine for Sglang {
             odd: sheet.odd,
         };
         for (key, row) in sheet.rows {
-            let pool = pool::read(&row, role, info, &mut draft.odd, &mut draft.notes);
+            let role = key.role.or(role);
+            let info = infos.get(&key.worker).or(infos.get(&None)).copied();
+            let mut pool = pool::read(&row, role, info, &mut draft.odd, &mut draft.notes);
+            pool.role = key.role.or(named.role());
             draft.pools.insert(key, pool);
         }
         draft.into_reading(self.name(), fingerprint)
@@ -210,37 +225,61 @@ enum Named {
     Several,
 }
 
-/// The role that the KV gauges name, or else the other gauges.
-fn role(page: &Page<'_>, prefix: &str) -> Named {
-    for gauges in [KV_GAUGES, REQUEST_GAUGES] {
-        let mut named = Named::None;
-        for gauge in gauges {
-            for sample in page.samples(&format!("{prefix}{}", gauge.name)) {
-                let Some(text) = sample.label("engine_type").filter(|t| !t.is_empty()) else {
-                    continue;
-                };
-                let role = text.parse().map_or(Named::Several, Named::One);
-                if named == Named::None {
-                    named = role;
-                } else if named != role {
-                    named = Named::Several;
-                }
-            }
-        }
-        if named != Named::None {
-            return named;
+impl Named {
+    fn role(self) -> Option<Role> {
+        match self {
+            Named::One(role) => Some(role),
+            Named::None | Named::Several => None,
         }
     }
-    Named::None
+
+    fn and(self, other: Named) -> Named {
+        match (self, other) {
+            (one, Named::None) | (Named::None, one) => one,
+            (one, other) if one == other => one,
+            _ => Named::Several,
+        }
+    }
+
+    fn by(sample: &Sample<'_, '_>) -> Named {
+        match sample.label("engine_type").filter(|text| !text.is_empty()) {
+            Some(text) => text.parse().map_or(Named::Several, Named::One),
+            None => Named::None,
+        }
+    }
 }
 
-/// Capacity in tokens from the labels of `cache_config_info`.
-fn info_capacity(page: &Page<'_>, prefix: &str) -> Option<u64> {
-    page.samples(&format!("{prefix}{CONFIG_INFO}"))
-        .filter_map(|sample| {
-            let number = |label: &str| sample.label(label)?.parse::<f64>().ok();
-            whole(number("page_size")? * number("num_pages")?)
+/// The role that the KV gauges name, or else the other gauges.
+fn role(page: &Page<'_>, prefix: &str) -> Named {
+    let of = |gauges: &[Gauge]| {
+        let names = gauges.iter().map(|gauge| format!("{prefix}{}", gauge.name));
+        names.fold(Named::None, |named, name| {
+            page.samples(&name)
+                .fold(named, |named, sample| named.and(Named::by(&sample)))
         })
-        .filter(|tokens| *tokens > 0)
-        .max()
+    };
+    match of(KV_GAUGES) {
+        Named::None => of(REQUEST_GAUGES),
+        named => named,
+    }
+}
+
+/// Capacity in tokens from the labels of `cache_config_info`, for each engine of the page.
+fn info_capacities(page: &Page<'_>, prefix: &str) -> BTreeMap<Option<Box<str>>, u64> {
+    let mut capacities = BTreeMap::new();
+    for sample in page.samples(&format!("{prefix}{CONFIG_INFO}")) {
+        let number = |label: &str| {
+            let number: f64 = sample.label(label)?.parse().ok()?;
+            (number > 0.0).then_some(number)
+        };
+        let pages = number("page_size").zip(number("num_pages"));
+        let tokens = pages.and_then(|(size, number)| whole(size * number));
+        if let Some(tokens) = tokens.filter(|tokens| *tokens > 0) {
+            let most = capacities
+                .entry(Key::of(&sample, "", "").worker)
+                .or_insert(0);
+            *most = tokens.max(*most);
+        }
+    }
+    capacities
 }

@@ -3,7 +3,7 @@
 //! Most engines are read by nothing but their table. What does not fit one (values that stand in
 //! labels, another engine's numbers on the same page) an engine's file adds in [`Table::then`].
 
-use super::gauges::{Gauge, Key, Odd, Row, Sheet, Unit, whole};
+use super::gauges::{Gauge, Key, MORE_THAN_FIT, Odd, Row, Sheet, Unit, fit, whole};
 use super::notes::Notes;
 use super::{Claim, Engine, Lacking};
 use crate::exposition::Page;
@@ -86,11 +86,11 @@ pub(super) struct Draft {
 // === impl Value ===
 
 impl Value {
-    /// In the order they are read: what is used is told only where the usage is known.
+    /// In the order they are read: what is used is told only where the usage is known, and fits.
     const ALL: [Value; 8] = [
         Value::Usage,
-        Value::Used,
         Value::Capacity,
+        Value::Used,
         Value::Running,
         Value::Queued,
         Value::Preempted,
@@ -231,6 +231,12 @@ impl Table {
                     Ok(number) if value == Value::Capacity && whole(number) == Some(0) => {
                         odd.add("zero_capacity");
                     }
+                    Ok(number)
+                        if value == Value::Used
+                            && whole(number).is_some_and(|used| !fit(used, pool.capacity)) =>
+                    {
+                        notes.passed(value.as_str(), candidate.called, MORE_THAN_FIT);
+                    }
                     Ok(number) => {
                         known = true;
                         value.put(&mut pool, number);
@@ -336,7 +342,7 @@ impl Draft {
             .into_iter()
             .map(|(key, pool)| Pool {
                 model: key.model.as_deref().map(Into::into),
-                rank: key.rank.as_deref().map(Into::into),
+                rank: key.place(),
                 ..pool
             })
             .collect();

@@ -25,7 +25,7 @@
 //! Only V0 has a gauge. The counters of hits and queries give a rate since the engine's start, which
 //! says nothing of now; Prometheus' `rate()` over them does.
 
-use super::gauges::{Gauge, Key, Unit, float, whole};
+use super::gauges::{Gauge, Key, MAX_POOLS, Unit, float, whole};
 use super::lacking::{Lacking, NOTHING};
 use super::table::{Candidate, Draft, Table, Value};
 use crate::exposition::{Page, Sample};
@@ -156,19 +156,22 @@ fn then(page: &Page<'_>, draft: &mut Draft) {
         (&a.key, says(b)).cmp(&(&b.key, says(a)))
     });
     infos.dedup_by(|b, a| a.key == b.key);
-    let engines = infos.len() as u64;
-    let only = infos.len() == 1;
+    if infos.len() > MAX_POOLS {
+        infos.truncate(MAX_POOLS);
+        draft.odd.add("too_many_pools");
+    }
     for info in &infos {
+        let same_server = |key: &Key| key.worker == info.key.worker;
+        let engines = infos.iter().filter(|i| same_server(&i.key)).count() as u64;
+        let only = engines == 1;
         let mut found = false;
-        for (_, pool) in draft
-            .pools
-            .iter_mut()
-            .filter(|(key, _)| key.rank == info.key.rank || (only && info.key.rank.is_none()))
-        {
+        for (_, pool) in draft.pools.iter_mut().filter(|(key, _)| {
+            same_server(key) && (key.rank == info.key.rank || (only && info.key.rank.is_none()))
+        }) {
             found = true;
             fill_in(info, engines, pool, &mut draft.notes);
         }
-        if !found {
+        if !found && draft.pools.len() < MAX_POOLS {
             // An engine so fresh that it has none of the gauges.
             let mut pool = Pool::unknown(Unknown::Absent);
             fill_in(info, engines, &mut pool, &mut draft.notes);
@@ -182,7 +185,7 @@ fn fill_in(info: &Info, engines: u64, pool: &mut Pool, notes: &mut super::notes:
     let product = info
         .blocks
         .zip(info.block_size)
-        .and_then(|(blocks, size)| blocks.checked_mul(size));
+        .and_then(|(blocks, size)| whole(float(blocks) * float(size)));
     if let Some(tokens) = info.tokens {
         pool.capacity = Some(tokens);
         notes.chose("capacity", TOKENS);
@@ -190,7 +193,7 @@ fn fill_in(info: &Info, engines: u64, pool: &mut Pool, notes: &mut super::notes:
             let why = "counts all engines' blocks, and is wrong for hybrid models";
             notes.passed("capacity", PRODUCT, why);
         }
-    } else if blocks.is_some() {
+    } else if blocks.is_some() && product.is_some() {
         pool.capacity = product;
         notes.chose("capacity", PRODUCT);
     } else if product.is_some() {
@@ -204,7 +207,7 @@ fn fill_in(info: &Info, engines: u64, pool: &mut Pool, notes: &mut super::notes:
     let (Ok(usage), Some(blocks), Some(size)) = (pool.usage, blocks, info.block_size) else {
         return;
     };
-    match used_blocks(usage, blocks).and_then(|n| n.checked_mul(size)) {
+    match used_blocks(usage, blocks).and_then(|n| whole(float(n) * float(size))) {
         Some(used) => {
             pool.used = Some(used);
             notes.chose("used", USED);

@@ -5,10 +5,12 @@
 
 mod reading;
 mod role_state;
+mod roles;
 mod snapshot;
 
 pub use reading::{Pool, PoolKind, Queues, Reading, Usage};
 pub use role_state::RoleState;
+pub use roles::Roles;
 pub use snapshot::{Failure, FailureReason, Handle, LeftOut, Snapshot, SourceState};
 
 use std::fmt;

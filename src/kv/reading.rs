@@ -1,6 +1,6 @@
 //! What one source says of its pools at one moment.
 
-use super::{Role, Unknown};
+use super::{Role, Roles, Unknown};
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -68,6 +68,8 @@ pub struct Pool {
     /// The data-parallel rank (SGLang `dp_rank`, vLLM `engine`, Triton `version`), where the page has
     /// one.
     pub rank: Option<Arc<str>>,
+    /// The role that the page names for this pool's engine (SGLang's `engine_type`), where it does.
+    pub role: Option<Role>,
     /// Which kind of pool gives usage, used and capacity: the fullest one.
     pub kind: PoolKind,
     /// Share of the pool held by running requests, evictable cache left out, 0 to 1.
@@ -104,6 +106,7 @@ impl Pool {
         Pool {
             model: None,
             rank: None,
+            role: None,
             kind: PoolKind::Full,
             usage: Err(why),
             used: None,
@@ -127,7 +130,8 @@ pub struct Reading {
     /// `None` where there is neither.
     pub engine: Option<Cow<'static, str>>,
     /// The role the page itself names (SGLang's `engine_type`), where it does; `unified` where its
-    /// engine has KV gauges and names no role. Settings win over it. A router has none.
+    /// engine has KV gauges and names no role. Settings win over it. A router has none, nor has a page
+    /// that names several: there each pool has its own ([`Reading::roles`]).
     pub role: Option<Role>,
     /// The pools found, in order of model and rank. Empty when the engine was not recognised.
     pub pools: Vec<Pool>,
@@ -146,6 +150,22 @@ pub struct Reading {
 }
 
 impl Reading {
+    /// The roles that the page names: one, or those of its pools where they differ, as on a page that
+    /// a router merged of several engines.
+    #[must_use]
+    pub fn roles(&self) -> Roles {
+        if self.role.is_some() {
+            return self.role.into();
+        }
+        let named: Roles = self.pools.iter().filter_map(|pool| pool.role).collect();
+        // One among pools that name none is not the page's.
+        if named.len() > 1 {
+            named
+        } else {
+            Roles::default()
+        }
+    }
+
     /// What a page of no known engine gives: no pools.
     #[must_use]
     pub fn none() -> Reading {

@@ -1,6 +1,6 @@
 //! The newest readings of all sources, immutable and swapped as a whole.
 
-use super::{Reading, Role};
+use super::{Reading, Roles};
 use arc_swap::ArcSwap;
 use std::path::Path;
 use std::sync::Arc;
@@ -94,8 +94,8 @@ pub struct SourceState {
     pub kind: &'static str,
     /// The file with the token that goes with each request. The token itself is nowhere.
     pub bearer_file: Option<Arc<Path>>,
-    /// The role: from settings, otherwise from the page. A router has none.
-    pub role: Option<Role>,
+    /// The role from settings, otherwise those that its page names, or named last. A router has none.
+    pub roles: Roles,
     /// `None` until the first attempt has ended; then whether the last attempt was good.
     pub up: Option<bool>,
     /// The last good reading, if any. Whether it may still be used depends on `taken` and `failure`.

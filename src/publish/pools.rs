@@ -13,6 +13,10 @@ const MOST_BYTES: usize = 2048;
 /// Bytes of a model's name that are shown.
 const MOST_MODEL_BYTES: usize = 64;
 
+/// The largest integer there is (RFC 9651, 3.3.1); one that is larger would make the whole header
+/// unreadable, and is no number of tokens or requests.
+const MOST_INTEGER: u64 = 999_999_999_999_999;
+
 /// Places behind the point: a decimal has at most three (RFC 9651, 3.3.2).
 const PLACES: usize = 3;
 
@@ -73,7 +77,7 @@ fn fraction(out: &mut String, name: &str, value: Option<f64>) {
 }
 
 fn integer(out: &mut String, name: &str, value: Option<u64>) {
-    if let Some(value) = value {
+    if let Some(value) = value.filter(|value| *value <= MOST_INTEGER) {
         let _ = write!(out, ";{name}={value}");
     }
 }
@@ -129,6 +133,17 @@ mod tests {
             header.starts_with("unified;model=%\"0%e6%a8%a1"),
             "{header}"
         );
+    }
+
+    #[test]
+    fn an_integer_that_no_header_can_hold_is_left_out() {
+        let state = RoleState {
+            used: Some(MOST_INTEGER),
+            capacity: Some(MOST_INTEGER + 1),
+            ..RoleState::unknown(Role::Decode, None, Unknown::Absent)
+        };
+        let header = render(&[state]).unwrap();
+        assert_eq!(header, "decode;unknown=absent;used=999999999999999");
     }
 
     #[test]

@@ -53,7 +53,7 @@ pub(super) fn initial(source: &Source) -> SourceState {
     SourceState {
         name: Arc::clone(&source.name),
         url: source.url.to_string().into(),
-        role: source.role,
+        roles: source.role.into(),
         up: None,
         reading: None,
         taken: None,
@@ -266,8 +266,12 @@ impl Poller {
         for (reason, count) in &reading.odd {
             add(&mut self.state.odd, reason, *count);
         }
-        // An engine that has just started again may not name its role yet.
-        self.state.role = self.source.role.or(reading.role).or(self.state.role);
+        // An engine that has just started again may not name its role yet, and on a merged page the
+        // last engine of a role may be gone: its role is unknown then, and goes to no other.
+        let named = reading.roles();
+        if self.source.role.is_none() && !self.state.roles.hold(named) {
+            self.state.roles = named;
+        }
         self.state.up = Some(true);
         self.state.taken = Some(asked);
         self.state.reading = Some(Arc::new(reading));

@@ -4,7 +4,7 @@ use super::mapping;
 use crate::cli::role_line::{RoleSays, number, shown};
 use crate::config::{Source, Target};
 use crate::engine::{self, Lacking, SourceReading};
-use crate::kv::{Reading, Role, Unknown};
+use crate::kv::{Pool, Reading, Role, Roles, Unknown};
 use crate::scrape::{Look, Missed, Way, Whose};
 
 /// One thing that was looked at.
@@ -172,14 +172,25 @@ pub(super) fn of_source(
 
 fn of_engine(finding: &mut Finding, source: &Source, reading: &Reading, warmed: bool) {
     let role = source.role.or(reading.role);
+    let paged = reading.roles();
+    let several = paged.len() > 1;
     let engine = engine::in_words(reading).unwrap_or_default();
     finding.say(match (role, reading.role) {
         // `unified` is also what an engine is called that names no role.
         (Some(role), Some(paged)) if role == paged && role != Role::Unified => {
             format!("engine {engine}, role {role} as its page says")
         }
+        (Some(role), _) if several => {
+            format!(
+                "engine {engine}, role {role} as set; its page says {}",
+                named(paged)
+            )
+        }
         (Some(role), _) if source.role.is_some() => format!("engine {engine}, role {role} as set"),
         (Some(role), _) => format!("engine {engine}, role {role}"),
+        (None, _) if several => {
+            format!("engine {engine}, roles {} as its page says", named(paged))
+        }
         (None, _) => format!("engine {engine}"),
     });
     // An engine that knows no disaggregation says `unified` of itself, whatever it is used for.
@@ -191,8 +202,19 @@ fn of_engine(finding: &mut Finding, source: &Source, reading: &Reading, warmed: 
             "set the source's url to the right server, or correct its role",
         );
     }
+    if let (Some(set), true) = (source.role, several)
+        && !paged.iter().any(|role| role == set)
+    {
+        finding.wrong(
+            format!("it is set as {set}, but its page says {}", named(paged)),
+            "leave its role out, or set one of these",
+        );
+    }
     let states = engine::aggregate(&[SourceReading {
-        role: role.or(Some(Role::Unified)),
+        roles: match role {
+            None if several => paged,
+            role => role.or(Some(Role::Unified)).into(),
+        },
         reading: Ok(reading),
         age: None,
     }]);
@@ -206,7 +228,10 @@ fn of_engine(finding: &mut Finding, source: &Source, reading: &Reading, warmed: 
     for (value, metric, why) in &reading.passed_over {
         finding.say(format!("  {value:<10} not from {metric}: {why}"));
     }
-    let unknown: Vec<Unknown> = reading.pools.iter().filter_map(|p| p.usage.err()).collect();
+    // On a page of several roles only the pools of the one that is set are meant.
+    let meant = |pool: &&Pool| !several || role.is_none() || pool.role == role;
+    let pools = reading.pools.iter().filter(meant);
+    let unknown: Vec<Unknown> = pools.filter_map(|p| p.usage.err()).collect();
     let (usage, others): (Vec<Lacking>, Vec<Lacking>) = engine::lacking(reading)
         .into_iter()
         .partition(|lacking| lacking.value == "usage");
@@ -225,7 +250,7 @@ fn of_engine(finding: &mut Finding, source: &Source, reading: &Reading, warmed: 
             [] => continue,
         });
     }
-    if role.is_none() {
+    if role.is_none() && !several {
         finding.wrong(
             "its page names no role, and none is set",
             "set the source's role: decode, prefill or unified",
@@ -318,6 +343,12 @@ fn of_stranger(
     } else {
         finding.say("no KV gauges, and no role is set, so none are expected");
     }
+}
+
+/// `decode and prefill`
+fn named(roles: Roles) -> String {
+    let names: Vec<&str> = roles.iter().map(Role::as_str).collect();
+    names.join(" and ")
 }
 
 /// `1 line`, `2 lines`

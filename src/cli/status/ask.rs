@@ -4,7 +4,7 @@ use super::report::{Said, SourceSays};
 use crate::cli::role_line::RoleSays;
 use crate::config::{Scrape, Source, Target};
 use crate::engine::{self, SourceReading};
-use crate::kv::{Reading, Role, Unknown};
+use crate::kv::{Reading, Role, Roles, Unknown};
 use crate::scrape::{Look, Missed, Whose, get, look};
 use serde::Deserialize;
 use std::net::SocketAddr;
@@ -201,7 +201,7 @@ pub(super) async fn all(asked: Vec<Asked>, scrape: &Scrape) -> Said {
     };
     let tasks: Vec<_> = asked.into_iter().map(ask).collect();
     let mut said = Said::default();
-    let mut pages: Vec<(Option<Role>, Result<Reading, Unknown>)> = Vec::new();
+    let mut pages: Vec<(Roles, Result<Reading, Unknown>)> = Vec::new();
     for task in tasks {
         let Ok((asked, answer)) = task.await else {
             said.unanswered = true;
@@ -213,22 +213,25 @@ pub(super) async fn all(asked: Vec<Asked>, scrape: &Scrape) -> Said {
                 said.sources.extend(sources);
             }
             Answer::Page(look) => {
-                let role = asked.role.or(look.reading.role);
+                let roles = match asked.role {
+                    Some(role) => Some(role).into(),
+                    None => look.reading.roles(),
+                };
                 let known = look.reading.pools.iter().any(|pool| pool.usage.is_ok());
                 // A router has no usage to know.
                 let none = look.whose == Whose::Router && asked.role.is_none();
                 let why = look.reading.pools.iter().find_map(|pool| pool.usage.err());
                 let why = why.unwrap_or(Unknown::Absent);
                 said.sources.push(SourceSays {
-                    role: role.map(|role| role.as_str().to_owned()),
+                    role: roles.only().map(|role| role.as_str().to_owned()),
                     engine: look.reading.engine.as_deref().map(str::to_owned),
                     state: "up".to_owned(),
                     unknown: (!known && !none).then(|| why.as_str().to_owned()),
                     message: page_message(&look.reading, none),
                     ..asked.says()
                 });
-                said.unanswered |= role.is_none() && !none;
-                pages.push((role, Ok(look.reading)));
+                said.unanswered |= roles.is_empty() && !none;
+                pages.push((roles, Ok(look.reading)));
             }
             Answer::Nothing(missed) => {
                 let why = if missed.reason.ends_reading() {
@@ -244,14 +247,14 @@ pub(super) async fn all(asked: Vec<Asked>, scrape: &Scrape) -> Said {
                 });
                 // Without a role there is no line that would say so.
                 said.unanswered |= asked.role.is_none();
-                pages.push((asked.role, Err(why)));
+                pages.push((asked.role.into(), Err(why)));
             }
         }
     }
     let readings: Vec<SourceReading<'_>> = pages
         .iter()
-        .map(|(role, reading)| SourceReading {
-            role: *role,
+        .map(|(roles, reading)| SourceReading {
+            roles: *roles,
             reading: reading.as_ref().map_err(|why| *why),
             age: None,
         })

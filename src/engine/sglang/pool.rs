@@ -14,7 +14,7 @@
 //! A gauge whose value can't be one counts as missing; where nothing else covers it, the usage is
 //! unknown (`invalid`), since it may be the fullest one.
 
-use super::super::gauges::{Odd, Row, Unit, float, whole};
+use super::super::gauges::{MORE_THAN_FIT, Odd, Row, Unit, fit, float, whole};
 use super::super::notes::Notes;
 use crate::kv::{Pool, PoolKind, Queues, Role, Unknown};
 
@@ -54,13 +54,7 @@ pub(super) fn read(
     let mut pool = Pool::unknown(Unknown::Absent);
     pool.kind = kind;
     pool.usage = level.map(|level| level.usage);
-    if let Ok(level) = level {
-        notes.chose("usage", level.from);
-        if let Some((used, from)) = used(row, kind, capacity) {
-            pool.used = Some(used);
-            notes.chose("used", from);
-        }
-    }
+    let used = used(row, kind, capacity).filter(|_| level.is_ok());
     let capacity = match kind {
         PoolKind::Full => capacity.map(|c| (c.tokens, c.from)),
         PoolKind::Swa => row
@@ -72,6 +66,17 @@ pub(super) fn read(
     if let Some((tokens, from)) = capacity {
         pool.capacity = Some(tokens);
         notes.chose("capacity", from);
+    }
+    if let Ok(level) = level {
+        notes.chose("usage", level.from);
+    }
+    match used {
+        Some((used, from)) if fit(used, pool.capacity) => {
+            pool.used = Some(used);
+            notes.chose("used", from);
+        }
+        Some((_, from)) => notes.passed("used", from, MORE_THAN_FIT),
+        None => {}
     }
     pool.fill = fill(row, kind, notes);
 
@@ -182,7 +187,7 @@ fn passed_over(row: &Row, level: Option<Level>, pool: &Pool, notes: &mut Notes) 
             "num_used_tokens",
             "the larger of the full and the sliding-window pool's tokens",
         );
-    } else if pool.used.is_none() && level.is_some() {
+    } else if pool.used.is_none() && level.is_some() && row.get("kv_used_tokens").is_err() {
         passed(
             "used",
             "num_used_tokens",
