@@ -2,12 +2,14 @@
 //! Used by the data path and by the scraper; each thread has a pool of its own.
 
 mod causes;
+mod connect;
 mod dial;
 mod limits;
 mod listen;
 mod pool;
 
 pub use causes::caused_by;
+pub use connect::{Connect, Plain};
 pub use dial::{DialError, dial, resolve};
 pub use limits::raise_descriptor_limit;
 pub use listen::{bind, prepare};
