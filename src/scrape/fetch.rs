@@ -4,7 +4,10 @@ use super::bearer::Bearer;
 use crate::config::{Scrape, Target};
 use crate::exposition::PageError;
 use crate::kv::FailureReason;
-use crate::net::{DialError, Pool, PoolError, PoolLimits, PooledBody, caused_by};
+use crate::net::{
+    ConnectError, DialError, MaybeTls, Pool, PoolError, PoolLimits, PooledBody, TlsError, Trust,
+    Trusts, caused_by,
+};
 use bytes::Bytes;
 use http::header::{
     ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, HOST, LOCATION, USER_AGENT,
@@ -15,6 +18,7 @@ use http_body::Body;
 use http_body_util::{BodyExt, Empty};
 use std::io::ErrorKind;
 use std::path::Path;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::time::timeout;
@@ -36,13 +40,18 @@ const HEAD_LIMITS: (usize, usize) = (100, 64 * 1024);
 #[derive(Debug)]
 pub(super) enum Failed {
     Dial(DialError),
+    Tls(TlsError),
     /// Reset by the peer: nobody is there any more.
     Reset(String),
     Broken(String),
+    /// What is no HTTP came in place of an answer.
+    NotHttp(String),
+    /// The server says itself that it speaks HTTP in TLS only.
+    NeedsTls,
     Timeout(Duration),
     Status(StatusCode, Option<String>),
-    /// 401 or 403, and what to do.
-    Denied(StatusCode, String),
+    /// 401 or 403, and what to do about a token that was sent.
+    Denied(StatusCode, Option<String>),
     /// A limit was passed: what was seen, and the setting that limits it.
     TooLarge {
         seen: String,
@@ -60,9 +69,12 @@ impl Failed {
         match self {
             Failed::Dial(DialError::Resolve { .. }) => FailureReason::Resolve,
             Failed::Dial(DialError::Connect { .. }) | Failed::Reset(_) => FailureReason::Connect,
-            Failed::Dial(DialError::Timeout { .. }) | Failed::Timeout(_) => FailureReason::Timeout,
-            Failed::Broken(_) => FailureReason::Body,
-            Failed::Status(..) | Failed::Denied(..) => FailureReason::Status,
+            Failed::Dial(DialError::Timeout { .. })
+            | Failed::Tls(TlsError::Timeout(_))
+            | Failed::Timeout(_) => FailureReason::Timeout,
+            Failed::Tls(_) => FailureReason::Tls,
+            Failed::Broken(_) | Failed::NotHttp(_) => FailureReason::Body,
+            Failed::Status(..) | Failed::Denied(..) | Failed::NeedsTls => FailureReason::Status,
             Failed::TooLarge { .. } => FailureReason::TooLarge,
             Failed::Encoded(_) | Failed::NotMetrics(_) | Failed::NotLoads(_) => {
                 FailureReason::Content
@@ -93,9 +105,13 @@ impl From<PageError> for Failed {
     }
 }
 
+/// The body of an answer.
+type Answer = PooledBody<Empty<Bytes>, MaybeTls>;
+
 /// Reads one source's page, again and again, over one connection as long as that is kept.
 pub(super) struct Fetcher {
-    pool: Pool<Empty<Bytes>>,
+    pool: Pool<Empty<Bytes>, MaybeTls>,
+    limits: PoolLimits,
     path: Uri,
     host: HeaderValue,
     accept: HeaderValue,
@@ -126,9 +142,14 @@ impl Fetcher {
             header_bytes: HEAD_LIMITS.1,
         };
         Fetcher {
-            pool: Pool::new(target.clone(), limits),
+            pool: Pool::by(
+                MaybeTls::new(Trusts::default().of(None)),
+                target.clone(),
+                limits,
+            ),
+            limits,
             path: target.path.parse().unwrap_or_default(),
-            host: HeaderValue::from_str(&target.authority())
+            host: HeaderValue::from_str(&target.host_field())
                 .unwrap_or(HeaderValue::from_static("localhost")),
             accept,
             timeout: scrape.timeout,
@@ -141,6 +162,13 @@ impl Fetcher {
     /// Sends the token in this file with each request.
     pub(super) fn with_token(mut self, file: Option<&Arc<Path>>) -> Fetcher {
         self.token = file.map(Bearer::new);
+        self
+    }
+
+    /// Trusts these CAs in place of the system's.
+    pub(super) fn with_trust(mut self, trust: Rc<Trust>) -> Fetcher {
+        let target = self.pool.target().clone();
+        self.pool = Pool::by(MaybeTls::new(trust), target, self.limits);
         self
     }
 
@@ -166,11 +194,7 @@ impl Fetcher {
     }
 
     /// The answer's head.
-    async fn ask(
-        &mut self,
-        path: &Uri,
-        accept: HeaderValue,
-    ) -> Result<Response<PooledBody<Empty<Bytes>>>, Failed> {
+    async fn ask(&mut self, path: &Uri, accept: HeaderValue) -> Result<Response<Answer>, Failed> {
         let mut request = Request::new(Empty::new());
         *request.uri_mut() = path.clone();
         let headers = request.headers_mut();
@@ -183,7 +207,8 @@ impl Fetcher {
             headers.insert(AUTHORIZATION, token);
         }
         self.pool.call(request).await.map_err(|error| match error {
-            PoolError::Dial(error) => Failed::Dial(error),
+            PoolError::Dial(ConnectError::Dial(error)) => Failed::Dial(error),
+            PoolError::Dial(ConnectError::Tls(error)) => Failed::Tls(error),
             PoolError::Broken(error) => broken(&error),
         })
     }
@@ -199,11 +224,14 @@ impl Fetcher {
             response.status(),
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN
         ) {
-            let advice = match &self.token {
-                Some(token) => token.advice(),
-                None => "it asks for credentials; name a file with its token in the source's bearer_file".to_owned(),
-            };
+            let advice = self.token.as_ref().map(Bearer::advice);
             return Err(Failed::Denied(response.status(), advice));
+        }
+        if response.status() == StatusCode::BAD_REQUEST
+            && !self.pool.target().tls
+            && asks_for_tls(response.body_mut()).await
+        {
+            return Err(Failed::NeedsTls);
         }
         if response.status() != StatusCode::OK {
             let location = response.headers().get(LOCATION);
@@ -248,8 +276,25 @@ impl Fetcher {
     }
 }
 
+/// Whether an answer of 400 says what servers say whose port speaks TLS (Go's, nginx').
+async fn asks_for_tls(body: &mut Answer) -> bool {
+    const WORDS: [&[u8]; 2] = [b"HTTPS server", b"HTTPS port"];
+    let Some(Ok(frame)) = body.frame().await else {
+        return false;
+    };
+    // The first piece of a text that is as short.
+    let text = frame.data_ref().map_or(&[][..], |data| data);
+    WORDS
+        .iter()
+        .any(|words| memchr::memmem::find(text, words).is_some())
+}
+
 fn broken(error: &hyper::Error) -> Failed {
-    if caused_by(error, &[ErrorKind::ConnectionReset]) {
+    if let Some(error) = TlsError::at_the_bottom_of(error) {
+        Failed::Tls(error)
+    } else if error.is_parse() && !error.is_parse_too_large() {
+        Failed::NotHttp(error.to_string())
+    } else if caused_by(error, &[ErrorKind::ConnectionReset]) {
         Failed::Reset(error.to_string())
     } else {
         Failed::Broken(error.to_string())

@@ -1,13 +1,14 @@
 //! One look at one page, for `doctor` and `status`: read as the poller reads it, but once, and without
 //! a snapshot.
 
-use super::explain::explain;
+use super::explain::{Keys, explain};
 use super::fetch::{Failed, Fetcher};
 use super::loads::{self, Loads};
 use crate::config::{Scrape, Settings, Source, SourceKind, Target};
 use crate::engine::{self, Suspect};
 use crate::exposition::{Limits, Page};
 use crate::kv::{FailureReason, Reading};
+use crate::net::Trusts;
 use http::StatusCode;
 use std::path::Path;
 use std::sync::Arc;
@@ -31,6 +32,13 @@ pub(crate) enum Whose {
     Kvgauge,
     /// Somebody else's.
     Other,
+}
+
+/// What a server is shown, and by what it is known.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Access {
+    bearer_file: Option<Arc<Path>>,
+    ca_file: Option<Arc<Path>>,
 }
 
 /// What is on a page.
@@ -57,6 +65,24 @@ pub(crate) struct Missed {
     pub(crate) status: Option<StatusCode>,
 }
 
+// === impl Access ===
+
+impl Access {
+    /// As a source's settings say.
+    pub(crate) fn of(source: &Source) -> Access {
+        Access {
+            bearer_file: source.bearer_file.clone(),
+            ca_file: source.ca_file.clone(),
+        }
+    }
+
+    fn fetcher(&self, url: &Target, scrape: &Scrape) -> Fetcher {
+        Fetcher::new(url, scrape)
+            .with_token(self.bearer_file.as_ref())
+            .with_trust(Trusts::default().of(self.ca_file.as_ref()))
+    }
+}
+
 /// Reads the page of a source of settings once, as the poller would. Call it within a tokio
 /// `LocalRuntime` or `LocalSet`.
 pub(crate) async fn look_at_source(source: &Source, settings: &Settings) -> Result<Look, Missed> {
@@ -64,15 +90,15 @@ pub(crate) async fn look_at_source(source: &Source, settings: &Settings) -> Resu
         return look_at_loads(source, settings).await;
     }
     let read = |page: &Page<'_>| engine::read_source(page, source, settings);
-    let (name, url, token) = (&source.name, &source.url, source.bearer_file.as_ref());
-    look_with(name, url, &settings.scrape, token, &read).await
+    let (name, url) = (&source.name, &source.url);
+    look_with(name, url, &settings.scrape, &Access::of(source), &read).await
 }
 
 /// The same of a source that is SGLang's loads instead of a page.
 async fn look_at_loads(source: &Source, settings: &Settings) -> Result<Look, Missed> {
     let asked = Instant::now();
     let (name, url) = (&source.name, &source.url);
-    let mut fetcher = Fetcher::new(url, &settings.scrape).with_token(source.bearer_file.as_ref());
+    let mut fetcher = Access::of(source).fetcher(url, &settings.scrape);
     let loads = Loads::new(url);
     let answer = fetcher.fetch_json(&loads.path).await;
     let text = answer.map_err(|failed| missed(name, url, &failed))?;
@@ -90,19 +116,24 @@ async fn look_at_loads(source: &Source, settings: &Settings) -> Result<Look, Mis
 
 /// Reads a page once; `name` is what the source is called in words. Call it within a tokio
 /// `LocalRuntime` or `LocalSet`.
-pub(crate) async fn look(name: &str, url: &Target, scrape: &Scrape) -> Result<Look, Missed> {
-    look_with(name, url, scrape, None, &engine::read).await
+pub(crate) async fn look(
+    name: &str,
+    url: &Target,
+    scrape: &Scrape,
+    access: &Access,
+) -> Result<Look, Missed> {
+    look_with(name, url, scrape, access, &engine::read).await
 }
 
 async fn look_with(
     name: &str,
     url: &Target,
     scrape: &Scrape,
-    token: Option<&Arc<Path>>,
+    access: &Access,
     read: &dyn Fn(&Page<'_>) -> Reading,
 ) -> Result<Look, Missed> {
     let asked = Instant::now();
-    let mut fetcher = Fetcher::new(url, scrape).with_token(token);
+    let mut fetcher = access.fetcher(url, scrape);
     let answer = fetcher.fetch().await;
     let text = answer.map_err(|failed| missed(name, url, &failed))?;
     let took = asked.elapsed();
@@ -135,8 +166,13 @@ async fn look_with(
 }
 
 /// The bytes that are there, whatever they are.
-pub(crate) async fn get(name: &str, url: &Target, scrape: &Scrape) -> Result<Vec<u8>, Missed> {
-    let mut fetcher = Fetcher::new(url, scrape);
+pub(crate) async fn get(
+    name: &str,
+    url: &Target,
+    scrape: &Scrape,
+    access: &Access,
+) -> Result<Vec<u8>, Missed> {
+    let mut fetcher = access.fetcher(url, scrape);
     let answer = fetcher.fetch().await;
     answer.map_err(|failed| missed(name, url, &failed))
 }
@@ -144,7 +180,7 @@ pub(crate) async fn get(name: &str, url: &Target, scrape: &Scrape) -> Result<Vec
 fn missed(name: &str, url: &Target, failed: &Failed) -> Missed {
     Missed {
         reason: failed.reason(),
-        message: explain(name, url, failed),
+        message: explain(name, url, failed, &Keys::SOURCE),
         status: match failed {
             Failed::Status(status, _) => Some(*status),
             _ => None,

@@ -7,7 +7,7 @@ use super::args::Doctor;
 use super::urls;
 use crate::config::{self, Settings, Source};
 use crate::kv::{FailureReason, Unknown};
-use crate::scrape::{Look, Missed, get, look_at_source};
+use crate::scrape::{Access, Look, Missed, get, look_at_source};
 use finding::Finding;
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -154,7 +154,7 @@ async fn ask_router(settings: &Settings) -> Result<Vec<u8>, Missed> {
         path: "/v1/models".into(),
         ..settings.upstream.clone()
     };
-    get("upstream", &url, &settings.scrape).await
+    get("upstream", &url, &settings.scrape, &Access::default()).await
 }
 
 /// A status is an answer too.

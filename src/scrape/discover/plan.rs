@@ -1,7 +1,7 @@
 //! From what the settings say and what was found to the sources that are read. Pure.
 
 use super::Found;
-use crate::config::{Settings, Source};
+use crate::config::{Settings, Source, SourceKind};
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -26,11 +26,20 @@ pub(in crate::scrape) fn plan(settings: &Settings, lists: &[Vec<Found>]) -> Plan
     let mut sources = settings.sources.clone();
     let mut pages: HashSet<_> = sources.iter().map(|s| s.url.page_identity()).collect();
     let mut names: HashSet<Arc<str>> = sources.iter().map(|s| Arc::clone(&s.name)).collect();
+    // Those that are not read by their page.
+    let loads: HashSet<_> = sources
+        .iter()
+        .filter(|source| source.kind == SourceKind::SglangLoads)
+        .map(|source| source.url.page_identity())
+        .collect();
     let mut found = Vec::new();
     for (list, one) in lists.iter().enumerate() {
         for page in one {
             let own = [settings.listen, settings.admin.listen];
             if own.into_iter().any(|listener| page.url.reaches(listener)) {
+                continue;
+            }
+            if loads.contains(&page.url.loads().page_identity()) {
                 continue;
             }
             if pages.insert(page.url.page_identity()) {
@@ -48,9 +57,26 @@ pub(in crate::scrape) fn plan(settings: &Settings, lists: &[Vec<Found>]) -> Plan
             continue;
         }
         taken += 1;
-        sources.push(Source::new(name, page.url.clone(), page.role));
+        sources.push(source(name, page, settings));
     }
     Plan { sources, beyond }
+}
+
+/// A source that is read as `[discovery.source]` and its own entry say.
+fn source(name: Arc<str>, found: &Found, settings: &Settings) -> Source {
+    let (set, own) = (&settings.discovery.source, &found.own);
+    let mut source = Source {
+        interval: own.interval.or(set.interval),
+        engine: own.engine.clone().or_else(|| set.engine.clone()),
+        kind: own.kind.unwrap_or(set.kind),
+        bearer_file: set.bearer_file.clone(),
+        ca_file: set.ca_file.clone(),
+        keep: set.keep.clone(),
+        drop: set.drop.clone(),
+        ..Source::new(name, found.url.clone(), found.role)
+    };
+    source.url = source.kind.page(source.url);
+    source
 }
 
 /// `decode-host:port`: role, host and port, and the path where it is not the usual one, in the
@@ -81,11 +107,13 @@ mod tests {
     use super::*;
     use crate::config::Target;
     use crate::kv::Role;
+    use crate::scrape::discover::Own;
 
     fn found(url: &str, role: Option<Role>) -> Found {
         Found {
             url: Target::page(url).unwrap(),
             role,
+            own: Own::default(),
         }
     }
 
