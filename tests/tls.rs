@@ -107,6 +107,49 @@ fn a_page_is_read_over_https_by_the_cas_in_a_file() {
 }
 
 #[test]
+fn old_tls_is_read_and_a_page_that_is_cut_off_is_not_taken() {
+    let upstream = Upstream::ok();
+    let ca = Ca::new();
+    let file = Pem::of(ca.pem());
+    let server = tls::tls12_only(&ca.server(LOOPBACK));
+    let page = Page::real_in_tls(DECODE, &server);
+    let kvgauge = start(&upstream, &page.url(), file.path());
+    kvgauge.until_up("decode");
+
+    // Where the connection's end is the page's, TLS has to say that it is one.
+    let text = support::data::page(DECODE);
+    page.set(Behaviour::Raw(
+        format!("HTTP/1.1 200 OK\r\n\r\n{text}").into_bytes(),
+    ));
+    let error = eventually("the source has failed", || {
+        let error = source(&kvgauge)["last_error"].clone();
+        error["message"].is_string().then_some(error)
+    });
+    assert_eq!(error["reason"], "body", "{error}");
+}
+
+#[test]
+fn cas_are_renewed_in_place_without_a_read_that_fails() {
+    let upstream = Upstream::ok();
+    let (ca, new) = (Ca::new(), Ca::new());
+    let page = Page::real_in_tls(DECODE, &ca.server(LOOPBACK));
+    page.set(closing());
+    let file = Pem::of(ca.pem());
+    let kvgauge = start(&upstream, &page.url(), file.path());
+    kvgauge.until_up("decode");
+    file.put(&format!("{}{}", ca.pem(), new.pem()));
+    page.show(&new.server(LOOPBACK));
+    file.put(new.pem());
+    let asked = page.asked();
+    eventually("more reads", || (page.asked() >= asked + 5).then_some(()));
+    let failures = [("source", "decode"), ("reason", "tls")];
+    let counted = kvgauge
+        .metrics()
+        .value("kvgauge_source_scrape_failures_total", &failures);
+    assert_eq!(counted, Some(0.0));
+}
+
+#[test]
 fn of_several_certificates_in_a_file_each_is_trusted() {
     let upstream = Upstream::ok();
     let (one, other) = (Ca::new(), Ca::new());
@@ -372,6 +415,9 @@ fn without_a_file_the_systems_cas_are_trusted() {
             .start()
     };
     system(file.path()).until_up("decode");
+    let (itself, server) = tls::self_signed(LOOPBACK);
+    page.show(&server);
+    system(Pem::of(&itself).path()).until_up("decode");
 
     let other = Pem::of(Ca::new().pem());
     assert_eq!(

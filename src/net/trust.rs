@@ -6,7 +6,7 @@
 //! can't be read those read before are trusted, and without any nobody is. The system's are those of
 //! `SSL_CERT_FILE` and `SSL_CERT_DIR` where these are set.
 //!
-//! A certificate that stands in the file itself is trusted too, even if it is a CA's: that is what
+//! A certificate that stands among them itself is trusted too, even if it is a CA's: that is what
 //! `openssl req -x509` makes for a server of its own.
 
 use rustls::client::WebPkiServerVerifier;
@@ -60,8 +60,7 @@ struct Known {
 }
 
 struct Cas {
-    roots: Arc<RootCertStore>,
-    /// The certificates of the file themselves; none of the system's.
+    /// Their certificates themselves.
     named: Arc<[CertificateDer<'static>]>,
     config: Arc<ClientConfig>,
 }
@@ -142,12 +141,13 @@ impl Trust {
             Some(path) => in_file(path),
             None => of_system(),
         };
-        match found.and_then(|certificates| Cas::of(certificates, self.file.is_some())) {
+        match found.and_then(Cas::of) {
             Ok(cas) => {
                 known.problem = None;
-                let same = known.cas.as_ref().is_some_and(|before| {
-                    before.named == cas.named && before.roots.roots == cas.roots.roots
-                });
+                let same = known
+                    .cas
+                    .as_ref()
+                    .is_some_and(|before| before.named == cas.named);
                 if !same {
                     known.cas = Some(cas);
                 }
@@ -184,21 +184,15 @@ impl Seen {
 // === impl Cas ===
 
 impl Cas {
-    fn of(certificates: Vec<CertificateDer<'static>>, named: bool) -> Result<Cas, String> {
+    fn of(certificates: Vec<CertificateDer<'static>>) -> Result<Cas, String> {
         let mut roots = RootCertStore::empty();
         let (good, _) = roots.add_parsable_certificates(certificates.iter().cloned());
         if good == 0 {
             return Err("holds no certificate that can be used".to_owned());
         }
-        let roots = Arc::new(roots);
-        let named: Arc<[_]> = if named {
-            certificates.into()
-        } else {
-            Arc::from([])
-        };
-        let config = config(&roots, &named).map_err(|error| format!("can't be used ({error})"))?;
+        let named: Arc<[_]> = certificates.into();
+        let config = config(roots, &named).map_err(|error| format!("can't be used ({error})"))?;
         Ok(Cas {
-            roots,
             named,
             config: Arc::new(config),
         })
@@ -206,17 +200,14 @@ impl Cas {
 }
 
 fn config(
-    roots: &Arc<RootCertStore>,
+    roots: RootCertStore,
     named: &Arc<[CertificateDer<'static>]>,
 ) -> Result<ClientConfig, Box<dyn std::error::Error>> {
     // Named, as rustls panics where a process has no default provider or two.
     let provider = Arc::new(ring::default_provider());
     let verifier = Verifier {
-        inner: WebPkiServerVerifier::builder_with_provider(
-            Arc::clone(roots),
-            Arc::clone(&provider),
-        )
-        .build()?,
+        inner: WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
+            .build()?,
         named: Arc::clone(named),
         provider: Arc::clone(&provider),
     };

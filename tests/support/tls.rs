@@ -72,6 +72,18 @@ impl Ca {
     }
 }
 
+/// The same server, with TLS 1.2 alone.
+pub(crate) fn tls12_only(server: &ServerConfig) -> Arc<ServerConfig> {
+    let provider = Arc::clone(server.crypto_provider());
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS12])
+        .unwrap()
+        .with_no_client_auth()
+        .with_cert_resolver(Arc::clone(&server.cert_resolver));
+    config.alpn_protocols.clone_from(&server.alpn_protocols);
+    Arc::new(config)
+}
+
 /// What `openssl req -x509` makes: a certificate that signs itself and calls itself a CA's.
 pub(crate) fn self_signed(names: &[&str]) -> (String, Arc<ServerConfig>) {
     of_itself(params(names))

@@ -191,6 +191,47 @@ mod tests {
     }
 
     #[test]
+    fn those_found_are_read_as_the_settings_say_and_their_own_entry_before_that() {
+        let mut settings = settings();
+        let set = &mut settings.discovery.source;
+        set.ca_file = Some(Arc::from(std::path::Path::new("/ca.pem")));
+        set.kind = SourceKind::SglangLoads;
+        set.engine = Some("sglang".into());
+        let mut other = found("https://10.0.0.2", None);
+        other.own.kind = Some(SourceKind::Metrics);
+        other.own.engine = Some("vllm".into());
+        let list = vec![found("https://10.0.0.1", None), other];
+        let plan = plan(&settings, &[list]);
+        let seen: Vec<_> = plan
+            .sources
+            .iter()
+            .map(|s| (&*s.name, s.url.to_string(), s.engine.as_deref()))
+            .collect();
+        let loads = "https://10.0.0.1:443/v1/loads".to_owned();
+        let page = "https://10.0.0.2:443/metrics".to_owned();
+        assert_eq!(
+            seen,
+            [
+                ("10.0.0.1:443", loads, Some("sglang")),
+                ("10.0.0.2:443", page, Some("vllm")),
+            ]
+        );
+        assert!(plan.sources.iter().all(|s| s.ca_file.is_some()));
+    }
+
+    #[test]
+    fn a_server_whose_loads_are_read_is_not_read_by_its_page_too() {
+        let mut settings = settings();
+        let url = Target::page("http://10.0.0.1:8000").unwrap().loads();
+        settings.sources.push(Source {
+            kind: SourceKind::SglangLoads,
+            ..Source::new("mine".into(), url, Some(Role::Decode))
+        });
+        let list = vec![found("http://10.0.0.1:8000", Some(Role::Decode))];
+        assert_eq!(names(&plan(&settings, &[list])), ["mine"]);
+    }
+
+    #[test]
     fn our_own_pages_are_no_sources() {
         let own = vec![
             found("http://127.0.0.1:30090", None),
