@@ -315,7 +315,7 @@ fn a_bad_pattern_is_refused_with_what_is_wrong_with_it() {
     refused(
         flags(&sources(&["a=http://a,drop=x{1,2}"])),
         64,
-        "flag --source: source: `2}` is not understood; after the URL may stand role=ROLE, interval=TIME, engine=NAME, kind=KIND and bearer_file=FILE, each once, keep=PATTERN and drop=PATTERN (a comma in a URL is written %2C, one in a pattern \\x2C)",
+        "flag --source: source: `2}` is not understood; after the URL may stand role=ROLE, interval=TIME, engine=NAME, kind=KIND, bearer_file=FILE and ca_file=FILE, each once, keep=PATTERN and drop=PATTERN (a comma in a URL is written %2C, one in a pattern \\x2C)",
     );
 }
 
@@ -342,9 +342,9 @@ fn an_unknown_key_is_refused_with_its_line_and_the_nearest() {
         "kvgauge.toml:4: source: unknown key `rol`; did you mean `role`?",
     );
     refused(
-        file("[[source]]\nname = 'a'\nurl = 'http://a'\nca_file = '/x'\n"),
+        file("[[source]]\nname = 'a'\nurl = 'https://a'\ncafile = '/x'\n"),
         78,
-        "kvgauge.toml:4: source: `ca_file` is not supported yet; leave it out",
+        "kvgauge.toml:4: source: unknown key `cafile`; did you mean `ca_file`?",
     );
     refused(
         file("[[sources]]\nname = 'a'\n"),
@@ -374,7 +374,7 @@ fn a_malformed_value_is_refused_with_what_was_seen_and_what_is_allowed() {
         ),
         (
             "upstream = 'https://r'",
-            "1: upstream: `https://r` is https, which is not supported yet; write a URL such as \"http://127.0.0.1:30001\"".to_owned(),
+            "1: upstream: `https://r` is https, but the router is spoken to in plain HTTP; put what speaks TLS to it between; write a URL such as \"http://127.0.0.1:30001\"".to_owned(),
         ),
         (
             "[upstream]\nurl = 'http://r/v1'",
@@ -487,7 +487,7 @@ fn a_malformed_variable_is_refused_with_its_name() {
     refused(
         env(&[("KVGAUGE_SOURCES", "a=http://a;b")]),
         78,
-        "environment KVGAUGE_SOURCES: source: `b` has no name; write NAME=URL[,role=ROLE][,interval=TIME][,engine=NAME][,kind=KIND][,bearer_file=FILE][,keep=PATTERN]…[,drop=PATTERN]…, such as decode=http://127.0.0.1:30002,role=decode",
+        "environment KVGAUGE_SOURCES: source: `b` has no name; write NAME=URL[,role=ROLE][,interval=TIME][,engine=NAME][,kind=KIND][,bearer_file=FILE][,ca_file=FILE][,keep=PATTERN]…[,drop=PATTERN]…, such as decode=http://127.0.0.1:30002,role=decode",
     );
     refused(
         env(&[("KVGAUGE_SOURCES", " ; ")]),
@@ -514,12 +514,12 @@ fn a_malformed_flag_is_wrong_usage() {
     refused(
         flags(&sources(&["http://a"])),
         64,
-        "flag --source: source: `http://a` has no name; write NAME=URL[,role=ROLE][,interval=TIME][,engine=NAME][,kind=KIND][,bearer_file=FILE][,keep=PATTERN]…[,drop=PATTERN]…, such as decode=http://127.0.0.1:30002,role=decode",
+        "flag --source: source: `http://a` has no name; write NAME=URL[,role=ROLE][,interval=TIME][,engine=NAME][,kind=KIND][,bearer_file=FILE][,ca_file=FILE][,keep=PATTERN]…[,drop=PATTERN]…, such as decode=http://127.0.0.1:30002,role=decode",
     );
     refused(
         flags(&sources(&["a=http://a,decode"])),
         64,
-        "flag --source: source: `decode` is not understood; after the URL may stand role=ROLE, interval=TIME, engine=NAME, kind=KIND and bearer_file=FILE, each once, keep=PATTERN and drop=PATTERN (a comma in a URL is written %2C, one in a pattern \\x2C)",
+        "flag --source: source: `decode` is not understood; after the URL may stand role=ROLE, interval=TIME, engine=NAME, kind=KIND, bearer_file=FILE and ca_file=FILE, each once, keep=PATTERN and drop=PATTERN (a comma in a URL is written %2C, one in a pattern \\x2C)",
     );
     refused(
         flags(&sources(&["a=http://a,rol=decode"])),
@@ -562,7 +562,7 @@ fn credentials_in_a_url_are_refused_and_not_repeated() {
     refused(
         file("upstream = 'http://admin:hunter2@r:1'"),
         78,
-        "kvgauge.toml:1: upstream: `http://…@r:1` holds a user or password, which would end in logs and process lists; leave them out (the connection is plain HTTP); write a URL such as \"http://127.0.0.1:30001\"",
+        "kvgauge.toml:1: upstream: `http://…@r:1` holds a user or password, which would end in logs and process lists; leave them out; write a URL such as \"http://127.0.0.1:30001\"",
     );
 }
 
@@ -883,7 +883,10 @@ fn what_can_not_be_found_is_refused() {
             "discovery.dns = [\"router=http://d:1\"]",
             "has a role that is none",
         ),
-        ("discovery.dns = [\"decode=https://d:1\"]", "is https"),
+        (
+            "discovery.dns = [\"decode=ftp://d:1\"]",
+            "is not an http URL",
+        ),
         ("discovery.max_sources = 0", "too small"),
         ("discovery.interval = \"1ms\"", "too small"),
     ] {
@@ -891,6 +894,75 @@ fn what_can_not_be_found_is_refused() {
         assert!(error.contains(words), "{text}: {error}");
         assert!(error.starts_with("kvgauge.toml:1: "), "{error}");
     }
+}
+
+#[test]
+fn sources_that_are_found_have_settings_of_their_own() {
+    let s = fine(file(
+        "[discovery]\nworkers = 'https://r'\nbearer_file = '/run/r'\nca_file = 'r.pem'\n\
+         source = { interval = '500ms', kind = 'auto', ca_file = '/ca.pem', keep = ['a.*', 'b'] }\n",
+    ));
+    assert_eq!(
+        s.discovery.workers.as_ref().unwrap().to_string(),
+        "https://r:443"
+    );
+    let path = |path: &Option<std::sync::Arc<Path>>| path.as_ref().unwrap().display().to_string();
+    assert_eq!(path(&s.discovery.bearer_file), "/run/r");
+    assert_eq!(path(&s.discovery.ca_file), "r.pem");
+    let found = &s.discovery.source;
+    assert_eq!(found.interval, Some(Duration::from_millis(500)));
+    assert_eq!(found.kind, config::SourceKind::Auto);
+    assert_eq!(path(&found.ca_file), "/ca.pem");
+    assert_eq!(found.keep.len(), 2);
+
+    let vars = [
+        ("KVGAUGE_DISCOVERY_WORKERS", "http://r"),
+        ("KVGAUGE_DISCOVERY_SOURCE_ENGINE", "acme"),
+        ("KVGAUGE_DISCOVERY_SOURCE_BEARER_FILE", "/run/token"),
+    ];
+    let text = "[engine.acme]\nusage = { metric = 'u', unit = 'fraction' }\n";
+    let s = fine(load(text, &vars, &Flags::default()));
+    assert_eq!(s.discovery.source.engine.as_deref(), Some("acme"));
+
+    refused(
+        file("[discovery.source]\nrole = 'decode'\nca_files = '/x'\n"),
+        78,
+        "kvgauge.toml:2: unknown key `discovery.source.role`; config/kvgauge.toml lists all there are\n\
+         kvgauge.toml:3: unknown key `discovery.source.ca_files`; did you mean `discovery.source.ca_file`?",
+    );
+    refused(
+        file("[[discovery.source]]\nengine = 'vllm'\n"),
+        78,
+        "kvgauge.toml:1: discovery.source: is a section; write [discovery.source] and its keys below",
+    );
+    refused(
+        file("[discovery.source]\nengine = 'vlm'\ninterval = '5s'\n"),
+        78,
+        "kvgauge.toml:3: discovery.source.interval: 5s is more than a third of scrape.max_age 10s (default), so a lost scrape or two would make the values unknown; write at most 3s333ms, or raise scrape.max_age\n\
+         kvgauge.toml:2: discovery.source.engine: \"vlm\" is no engine that is known here; did you mean \"vllm\"? Known are sglang, vllm, trtllm, triton, tgi, llamacpp, lmdeploy, nim, mindie, dynamo, and what a section [engine.vlm] maps",
+    );
+    refused(
+        file("[discovery.source]\nengine = 'vllm'\nkind = 'auto'\n"),
+        78,
+        "kvgauge.toml:3: discovery.source.kind: auto asks for SGLang's loads, and engine is \"vllm\"; leave one of them out",
+    );
+}
+
+#[test]
+fn a_file_that_nobody_looks_into_is_warned_of() {
+    warned(
+        file("[[source]]\nname = 'a'\nurl = 'http://a'\nca_file = '/x'\n"),
+        &[
+            "kvgauge.toml:4: source.ca_file: http://a:80/metrics is http, so there is no certificate to look at; write https:// where TLS is spoken",
+        ],
+    );
+    warned(
+        file("[discovery]\ndns = ['https://a']\nca_file = '/x'\nbearer_file = '/y'\n"),
+        &[
+            "kvgauge.toml:3: discovery.ca_file: discovery.workers is no https URL, so there is no certificate to look at; the CA of sources that are found is discovery.source.ca_file",
+            "kvgauge.toml:4: discovery.bearer_file: discovery.workers is off, so nobody is sent this token; that of sources that are found is discovery.source.bearer_file",
+        ],
+    );
 }
 
 // === engines ===

@@ -128,7 +128,7 @@ pub struct Serve {
     /// decode=http://127.0.0.1:30002]
     #[arg(
         long = "source",
-        value_name = "NAME=URL[,role=ROLE][,interval=TIME][,engine=NAME][,kind=KIND][,bearer_file=FILE][,keep=PATTERN]…[,drop=PATTERN]…"
+        value_name = "NAME=URL[,role=ROLE][,interval=TIME][,engine=NAME][,kind=KIND][,bearer_file=FILE][,ca_file=FILE][,keep=PATTERN]…[,drop=PATTERN]…"
     )]
     pub sources: Vec<String>,
     /// Threads that carry traffic [default: one a core]

@@ -78,9 +78,11 @@ fn role(source: &Source) -> String {
     };
     let token = source.bearer_file.as_ref();
     let token = token.map(|path| format!(", with the token in {}", path.display()));
+    let cas = source.ca_file.as_ref();
+    let cas = cas.map(|path| format!(", trusted by the CAs in {}", path.display()));
     let kept = families("shown again only", &source.keep);
     let dropped = families("not shown again", &source.drop);
-    let parts = [every, engine, kind, token, kept, dropped]
+    let parts = [every, engine, kind, token, cas, kept, dropped]
         .into_iter()
         .flatten();
     parts.fold(role, |text, part| text + &part)

@@ -89,6 +89,8 @@ fn demo(args: &DemoArgs) -> anyhow::Result<()> {
 /// kvgauge's own defaults, but for the addresses.
 fn settings(args: &DemoArgs, deployment: &Deployment) -> Settings {
     let target = |addr: SocketAddr, path: &str| Target {
+        tls: false,
+        server_name: None,
         host: addr.ip().to_string().into(),
         port: addr.port(),
         path: path.into(),

@@ -81,6 +81,9 @@ impl Settings {
                 dns: Vec::new(),
                 interval: Duration::from_secs(5),
                 max_sources: 256,
+                bearer_file: None,
+                ca_file: None,
+                source: FoundSource::default(),
             },
             sources: vec![
                 source("router", 29001, None),
@@ -98,7 +101,9 @@ fn loopback(port: u16) -> SocketAddr {
 
 fn target(port: u16, path: &str) -> Target {
     Target {
+        tls: false,
         host: Arc::from("127.0.0.1"),
+        server_name: None,
         port,
         path: Arc::from(path),
     }
@@ -120,6 +125,7 @@ impl Source {
             engine: None,
             kind: SourceKind::default(),
             bearer_file: None,
+            ca_file: None,
             keep: Vec::new(),
             drop: Vec::new(),
         }

@@ -1,7 +1,7 @@
 //! The values of `[discovery]`.
 
 use super::settings::{DnsName, Target};
-use super::target::{Page, Upstream};
+use super::target::{Page, api};
 use super::value::{Format, entries};
 use std::sync::Arc;
 
@@ -61,7 +61,7 @@ impl Format for Router {
         }
         // The list's own path may stand there.
         let url = text.strip_suffix("/workers").unwrap_or(text);
-        Ok(Router(Some(Upstream::read(url)?.0)))
+        Ok(Router(Some(api(url)?)))
     }
 
     fn write(&self) -> String {
@@ -140,6 +140,8 @@ mod tests {
             assert!(Paths::read(text).unwrap().0.is_empty());
             assert!(Names::read(text).unwrap().0.is_empty());
         }
+        let router = Router::read("https://Router/workers").unwrap();
+        assert_eq!(router.write(), "https://router:443");
         let router = Router::read("http://Router:30001/workers").unwrap();
         assert_eq!(router.write(), "http://router:30001");
         let paths = Paths::read("/a/*.json, b.json").unwrap();
@@ -153,7 +155,7 @@ mod tests {
         for path in ["/a/b.yml", "/a/*/b.json", "a.json,,b.json"] {
             assert!(Paths::read(path).is_err(), "{path}");
         }
-        for name in ["router=http://r:1", "decode=https://d", "decode=", "d:1"] {
+        for name in ["router=http://r:1", "decode=ftp://d", "decode=", "d:1"] {
             assert!(Names::read(name).is_err(), "{name}");
         }
         assert!(Router::read("http://r:1/metrics").is_err());

@@ -107,7 +107,7 @@ impl Reader<'_> {
                 DeValue::Array(_) | DeValue::Table(_) if full == keys::SOURCE => {
                     self.sources(at, value.get_ref());
                 }
-                DeValue::Table(inner) if name.is_empty() && keys::is_section(&full) => {
+                DeValue::Table(inner) if keys::is_section(&full) => {
                     self.section(&full, inner);
                 }
                 DeValue::String(_) if format!("{full}.url") == keys::UPSTREAM => {
@@ -117,7 +117,7 @@ impl Reader<'_> {
                 _ if full == keys::ENGINE => self.no_mapping(at),
                 _ if full == keys::SOURCE => self.no_sources(at),
                 other if keys::is_key(&full) => self.set(&full, other, at),
-                _ if name.is_empty() && keys::is_section(&full) => {
+                _ if keys::is_section(&full) => {
                     let mut message = format!("is a section; write [{full}] and its keys below");
                     if format!("{full}.url") == keys::UPSTREAM {
                         message.push_str(", or upstream = \"http://127.0.0.1:30001\"");

@@ -24,9 +24,6 @@ pub(super) const ENGINE: &str = "engine";
 /// The keys of a source.
 static SOURCE_KEYS: LazyLock<Vec<String>> = LazyLock::new(|| names(&RawSource::default()));
 
-/// Keys of a source that have a place but no use yet.
-pub(super) const LATER: [&str; 1] = ["ca_file"];
-
 /// Keys of a source that its text form may hold several times.
 pub(super) const LISTS: [&str; 2] = ["keep", "drop"];
 
@@ -98,11 +95,10 @@ pub(super) fn is_key(key: &str) -> bool {
     KEYS.iter().any(|k| k == key)
 }
 
-/// Whether this is a section of the file.
+/// Whether this is a section of the file, or one within a section.
 pub(super) fn is_section(name: &str) -> bool {
-    KEYS.iter()
-        .filter_map(|k| k.split_once('.'))
-        .any(|(s, _)| s == name)
+    let within = |key: &String| key.strip_prefix(name).is_some_and(|k| k.starts_with('.'));
+    KEYS.iter().any(within)
 }
 
 /// Whether this is a key of a source.
@@ -123,9 +119,23 @@ pub(super) fn nearest_key(unknown: &str) -> Option<&'static str> {
     if let (Some(only), None) = (same.next(), same.next()) {
         return Some(only);
     }
+    // Of a section that there is, only its keys: the more of a name is right, the more would be near.
+    if let Some((section, own)) = unknown.rsplit_once('.')
+        && is_section(section)
+    {
+        let within = KEYS.iter().filter(|key| {
+            let key = key.strip_prefix(section).and_then(|k| k.strip_prefix('.'));
+            key.is_some_and(|key| !key.contains('.'))
+        });
+        let own_names = within.clone().map(|key| &key[section.len() + 1..]);
+        let near = nearest(own, own_names)?;
+        return within
+            .map(String::as_str)
+            .find(|key| key[section.len() + 1..] == *near);
+    }
     let sections = KEYS
         .iter()
-        .filter_map(|k| k.split_once('.'))
+        .filter_map(|k| k.rsplit_once('.'))
         .map(|(s, _)| s)
         .chain([ENGINE]);
     let keys = KEYS.iter().map(String::as_str);

@@ -44,7 +44,7 @@ pub(super) struct Origins {
 }
 
 /// How a source is written as a text.
-const SOURCE_TEXT: &str = "NAME=URL[,role=ROLE][,interval=TIME][,engine=NAME][,kind=KIND][,bearer_file=FILE][,keep=PATTERN]…[,drop=PATTERN]…";
+const SOURCE_TEXT: &str = "NAME=URL[,role=ROLE][,interval=TIME][,engine=NAME][,kind=KIND][,bearer_file=FILE][,ca_file=FILE][,keep=PATTERN]…[,drop=PATTERN]…";
 
 /// The most sources. Each is a connection and a page in memory.
 const MAX_SOURCES: usize = 1024;
@@ -220,7 +220,7 @@ impl Layer {
             if !added {
                 let message = format!(
                     "{} is not understood; after the URL may stand role=ROLE, interval=TIME, \
-                     engine=NAME, kind=KIND and bearer_file=FILE, each once, keep=PATTERN and drop=PATTERN (a comma in a URL is written %2C, \
+                     engine=NAME, kind=KIND, bearer_file=FILE and ca_file=FILE, each once, keep=PATTERN and drop=PATTERN (a comma in a URL is written %2C, \
                      one in a pattern \\x2C)",
                     quote(part)
                 );
@@ -242,9 +242,6 @@ fn append(list: &mut Value, value: Value) {
 
 /// Whether a source takes this key with this value.
 fn source_key(key: &str, value: &Value) -> Result<(), String> {
-    if keys::LATER.contains(&key) {
-        return Err(format!("`{key}` is not supported yet; leave it out"));
-    }
     if !keys::is_source_key(key) {
         return Err(unknown(key, keys::nearest_source_key(key)));
     }

@@ -36,7 +36,7 @@ use raw::Raw;
 use std::path::Path;
 use std::time::Duration;
 use toml::Value;
-use value::Format;
+use value::{Format, Val};
 
 /// The command line's share of the settings, as it was typed; what is not given is `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -47,7 +47,7 @@ pub struct Flags {
     pub upstream: Option<String>,
     /// `--admin ADDR`
     pub admin: Option<String>,
-    /// `--source NAME=URL[,role=ROLE][,interval=TIME][,engine=NAME][,kind=KIND][,bearer_file=FILE][,keep=PATTERN]…[,drop=PATTERN]…`, each one given.
+    /// `--source NAME=URL[,role=ROLE][,interval=TIME][,engine=NAME][,kind=KIND][,bearer_file=FILE][,ca_file=FILE][,keep=PATTERN]…[,drop=PATTERN]…`, each one given.
     pub sources: Vec<String>,
     /// `--workers N`
     pub workers: Option<String>,
@@ -68,6 +68,23 @@ pub struct Difference {
 #[must_use]
 pub fn written(duration: Duration) -> String {
     duration.write()
+}
+
+/// The duration that a text says, as settings write it. The error says what is wrong with the text and
+/// what may be written.
+///
+/// # Errors
+/// When it is none.
+pub fn read_duration(text: &str) -> Result<Duration, String> {
+    Val::parse(text).map(|value| value.0)
+}
+
+/// What is read of a source, by its name in settings. The error is as that of [`read_duration`].
+///
+/// # Errors
+/// When it is none.
+pub fn read_kind(text: &str) -> Result<SourceKind, String> {
+    Val::parse(text).map(|value| value.0)
 }
 
 /// The settings of the file (where there is one), the environment and the flags, the later over the

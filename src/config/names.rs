@@ -1,7 +1,7 @@
 //! Values that are names, choices or address ranges.
 
 use super::settings::{Audience, Expose, Headline, SourceKind};
-use super::value::{Format, entries};
+use super::value::{Format, OffOr, entries};
 use crate::kv::Role;
 use http::HeaderName;
 use ipnet::IpNet;
@@ -156,6 +156,14 @@ impl Format for EngineName {
     fn write(&self) -> String {
         self.0.to_string()
     }
+}
+
+impl OffOr for EngineName {
+    const OFF_OR: &'static str = "\"off\", or the name of an engine, or of a mapping [engine.NAME]: 1 to 128 of a-z A-Z 0-9 _ -";
+}
+
+impl OffOr for FilePath {
+    const OFF_OR: &'static str = "\"off\", or the path of a file";
 }
 
 impl Format for SourceKind {

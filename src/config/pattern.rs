@@ -1,7 +1,7 @@
 //! Patterns over the names of metric families.
 
 use super::error::quote;
-use super::value::{Format, Val};
+use super::value::{Format, OffOr, Val};
 use regex_lite::{Regex, RegexBuilder};
 use std::sync::Arc;
 
@@ -75,6 +75,10 @@ impl PartialEq for Pattern {
 }
 
 // === impl Patterns ===
+
+impl OffOr for Patterns {
+    const OFF_OR: &'static str = "\"off\", or a list of at most 64 regular expressions that whole family names fit, such as [\"sglang:.*\", \"router_.*\"]";
+}
 
 impl Format for Patterns {
     const ALLOWED: &'static str = "a list of at most 64 regular expressions that whole family names fit, such as [\"sglang:.*\", \"router_.*\"]";

@@ -6,8 +6,8 @@
 
 use super::discovery::{Names, Paths, Router};
 use super::names::{EngineName, FilePath, HeaderField, LabelName, Ranges, SourceName, role_in};
-use super::pattern::Patterns;
-use super::settings::{Audience, Expose, Headline, Settings, Source, SourceKind};
+use super::pattern::{Pattern, Patterns};
+use super::settings::{Audience, Expose, FoundSource, Headline, Settings, Source, SourceKind};
 use super::target::{Page, Upstream};
 use super::value::{Auto, Format, Size, Val};
 use crate::kv::Role;
@@ -183,6 +183,31 @@ struct RawDiscovery {
     interval: Key<Duration>,
     /// Sources that are found.
     max_sources: Key<usize>,
+    /// The token that the router asks for.
+    bearer_file: Key<Option<FilePath>>,
+    /// The CAs that are trusted of the router's list.
+    ca_file: Key<Option<FilePath>>,
+    source: RawFoundSource,
+}
+
+/// `[discovery.source]`
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+struct RawFoundSource {
+    /// Instead of `scrape.interval`.
+    interval: Key<Option<Duration>>,
+    /// What the pages are read as.
+    engine: Key<Option<EngineName>>,
+    /// What is read of the sources.
+    kind: Key<SourceKind>,
+    /// The token that they ask for.
+    bearer_file: Key<Option<FilePath>>,
+    /// The CAs that are trusted of them.
+    ca_file: Key<Option<FilePath>>,
+    /// Families that are shown again.
+    keep: Key<Option<Patterns>>,
+    /// Families that are not.
+    drop: Key<Option<Patterns>>,
 }
 
 /// `[[source]]`
@@ -203,6 +228,8 @@ pub(super) struct RawSource {
     kind: Key<SourceKind>,
     /// The token that the source asks for.
     bearer_file: Key<FilePath>,
+    /// The CAs that are trusted.
+    ca_file: Key<FilePath>,
     /// Families that are shown again.
     keep: Key<Patterns>,
     /// Families that are not.
@@ -305,15 +332,24 @@ impl Raw {
             self.metrics.source_label,
             |v| v.0,
         );
-        put(&mut s.discovery.workers, self.discovery.workers, |v| v.0);
-        put(&mut s.discovery.file_sd, self.discovery.file_sd, |v| v.0);
-        put(&mut s.discovery.dns, self.discovery.dns, |v| v.0);
-        put(&mut s.discovery.interval, self.discovery.interval, same);
-        put(
-            &mut s.discovery.max_sources,
-            self.discovery.max_sources,
-            same,
-        );
+        let (found, raw) = (&mut s.discovery, self.discovery);
+        put(&mut found.workers, raw.workers, |v| v.0);
+        put(&mut found.file_sd, raw.file_sd, |v| v.0);
+        put(&mut found.dns, raw.dns, |v| v.0);
+        put(&mut found.interval, raw.interval, same);
+        put(&mut found.max_sources, raw.max_sources, same);
+        let path = |v: Option<FilePath>| v.map(|path| path.0);
+        let patterns = |v: Option<Patterns>| v.map(|patterns| patterns.0).unwrap_or_default();
+        put(&mut found.bearer_file, raw.bearer_file, path);
+        put(&mut found.ca_file, raw.ca_file, path);
+        let (found, raw) = (&mut found.source, raw.source);
+        put(&mut found.interval, raw.interval, same);
+        put(&mut found.engine, raw.engine, |v| v.map(|name| name.0));
+        put(&mut found.kind, raw.kind, same);
+        put(&mut found.bearer_file, raw.bearer_file, path);
+        put(&mut found.ca_file, raw.ca_file, path);
+        put(&mut found.keep, raw.keep, patterns);
+        put(&mut found.drop, raw.drop, patterns);
         if let Some(sources) = self.source {
             s.sources = sources.into_iter().filter_map(RawSource::source).collect();
         }
@@ -385,8 +421,29 @@ impl From<&Settings> for Raw {
                 dns: key(Names(s.discovery.dns.clone())),
                 interval: key(s.discovery.interval),
                 max_sources: key(s.discovery.max_sources),
+                bearer_file: key(s.discovery.bearer_file.clone().map(FilePath)),
+                ca_file: key(s.discovery.ca_file.clone().map(FilePath)),
+                source: RawFoundSource::from(&s.discovery.source),
             },
             source: Some(s.sources.iter().map(RawSource::from).collect()),
+        }
+    }
+}
+
+impl From<&FoundSource> for RawFoundSource {
+    fn from(s: &FoundSource) -> Self {
+        let patterns = |list: &[Pattern]| match list {
+            [] => key(None),
+            some => key(Some(Patterns(some.to_vec()))),
+        };
+        RawFoundSource {
+            interval: key(s.interval),
+            engine: key(s.engine.clone().map(EngineName)),
+            kind: key(s.kind),
+            bearer_file: key(s.bearer_file.clone().map(FilePath)),
+            ca_file: key(s.ca_file.clone().map(FilePath)),
+            keep: patterns(&s.keep),
+            drop: patterns(&s.drop),
         }
     }
 }
@@ -401,14 +458,12 @@ impl RawSource {
         let page = self.url?.0.0;
         Some(Source {
             role: self.role.map(|v| v.0).or_else(|| role_in(&name)),
-            url: match kind {
-                SourceKind::SglangLoads if page.path.ends_with("/metrics") => page.loads(),
-                _ => page,
-            },
+            url: kind.page(page),
             kind,
             interval: self.interval.map(|v| v.0),
             engine: self.engine.map(|v| v.0.0),
             bearer_file: self.bearer_file.map(|v| v.0.0),
+            ca_file: self.ca_file.map(|v| v.0.0),
             keep: self.keep.map(|v| v.0.0).unwrap_or_default(),
             drop: self.drop.map(|v| v.0.0).unwrap_or_default(),
             name,
@@ -425,6 +480,7 @@ impl From<&Source> for RawSource {
             interval: s.interval.and_then(key),
             kind: key(s.kind),
             bearer_file: s.bearer_file.clone().map(FilePath).and_then(key),
+            ca_file: s.ca_file.clone().map(FilePath).and_then(key),
             engine: s.engine.clone().map(EngineName).and_then(key),
             keep: key(Patterns(s.keep.clone())),
             drop: key(Patterns(s.drop.clone())),

@@ -57,12 +57,17 @@ impl Settings {
     }
 }
 
-/// An `http://host:port` address with an optional path.
+/// An `http://host:port` or `https://host:port` address with an optional path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// Host name in lower case, or address without brackets.
+    /// Whether TLS is spoken there. The upstream never has it.
+    pub tls: bool,
+    /// Host name in lower case, or address without brackets: where to connect.
     pub host: Arc<str>,
-    /// Port. Default is 80.
+    /// The name that stands in the `Host` field and that a certificate must be for, where that is
+    /// not `host`: of one address of a name, the name.
+    pub server_name: Option<Arc<str>>,
+    /// Port. Default is 80, with TLS 443.
     pub port: u16,
     /// Path and query, starting with `/`. For the upstream it is always `/`; for a page where
     /// none is written, `/metrics`.
@@ -242,6 +247,32 @@ pub struct Discovery {
     pub interval: Duration,
     /// Sources that are found, all together. Default is 256.
     pub max_sources: usize,
+    /// The file with the token that the router asks for when its list is read. Default is none.
+    pub bearer_file: Option<Arc<Path>>,
+    /// The file with the CAs that are trusted when the router's list is read; `None` is the system's.
+    /// Default is `None`.
+    pub ca_file: Option<Arc<Path>>,
+    /// How those that are found are read.
+    pub source: FoundSource,
+}
+
+/// `[discovery.source]`: what holds for every source that is found, each as in [`Source`].
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct FoundSource {
+    /// Default is `None`.
+    pub interval: Option<Duration>,
+    /// Default is `None`.
+    pub engine: Option<Arc<str>>,
+    /// Default is `metrics`.
+    pub kind: SourceKind,
+    /// Default is `None`.
+    pub bearer_file: Option<Arc<Path>>,
+    /// Default is `None`.
+    pub ca_file: Option<Arc<Path>>,
+    /// Default is none.
+    pub keep: Vec<Pattern>,
+    /// Default is none.
+    pub drop: Vec<Pattern>,
 }
 
 /// A name whose every address is a source.
@@ -287,6 +318,8 @@ pub struct Source {
     pub kind: SourceKind,
     /// The file with the token that the source asks for; only its path is kept here.
     pub bearer_file: Option<Arc<Path>>,
+    /// The file with the CAs that are trusted, where its page is https; `None` is the system's.
+    pub ca_file: Option<Arc<Path>>,
     /// Families that are shown again; empty is all.
     pub keep: Vec<Pattern>,
     /// Families that are not shown again, whatever `keep` says.
@@ -313,6 +346,15 @@ impl SourceKind {
             SourceKind::Metrics => "metrics",
             SourceKind::SglangLoads => "sglang-loads",
             SourceKind::Auto => "auto",
+        }
+    }
+
+    /// What is read of a source whose page is at this address.
+    #[must_use]
+    pub fn page(self, url: Target) -> Target {
+        match self {
+            SourceKind::SglangLoads if url.path.ends_with("/metrics") => url.loads(),
+            _ => url,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `http://host:port/path`: where a router or a page is.
+//! `http://host:port/path` or `https://…`: where a router or a page is.
 
 use super::settings::Target;
 use super::value::Format;
@@ -17,9 +17,10 @@ pub(super) struct Page(pub(super) Target);
 /// The most bytes of a path with its query.
 const MAX_PATH: usize = 2048;
 
-/// Splits an `http://` URL (RFC 3986, section 3) and checks each part. The path is empty where
-/// none is written. The error says what is wrong with the text.
-fn split(text: &str) -> Result<(String, u16, &str), String> {
+/// Splits an `http://` or `https://` URL (RFC 3986, section 3) and checks each part; what it comes to
+/// has the path `/`. The path is empty where none is written. The error says what is wrong with the
+/// text.
+fn split(text: &str) -> Result<(Target, &str), String> {
     let Some((scheme, rest)) = text.split_once("://") else {
         return Err(if text.is_empty() {
             "is no URL".to_owned()
@@ -27,10 +28,8 @@ fn split(text: &str) -> Result<(String, u16, &str), String> {
             "has no http:// before it".to_owned()
         });
     };
-    if scheme.eq_ignore_ascii_case("https") {
-        return Err("is https, which is not supported yet".to_owned());
-    }
-    if !scheme.eq_ignore_ascii_case("http") {
+    let tls = scheme.eq_ignore_ascii_case("https");
+    if !tls && !scheme.eq_ignore_ascii_case("http") {
         return Err("is not an http URL".to_owned());
     }
     if rest.contains('#') {
@@ -40,8 +39,7 @@ fn split(text: &str) -> Result<(String, u16, &str), String> {
     let (authority, path) = rest.split_at(end);
     if authority.contains('@') {
         return Err(
-            "holds a user or password, which would end in logs and process lists; leave them out \
-             (the connection is plain HTTP)"
+            "holds a user or password, which would end in logs and process lists; leave them out"
                 .to_owned(),
         );
     }
@@ -65,14 +63,36 @@ fn split(text: &str) -> Result<(String, u16, &str), String> {
         }
     };
     let port = match port.strip_prefix(':') {
-        None if port.is_empty() => 80,
+        None if port.is_empty() => {
+            if tls {
+                443
+            } else {
+                80
+            }
+        }
         Some(digits) if digits.bytes().all(|b| b.is_ascii_digit()) => match digits.parse() {
             Ok(port @ 1..) => port,
             _ => return Err("has no port from 1 to 65535 behind its colon".to_owned()),
         },
         _ => return Err("has no port from 1 to 65535 behind its colon".to_owned()),
     };
-    Ok((host, port, path))
+    let target = Target {
+        tls,
+        host: Arc::from(host),
+        server_name: None,
+        port,
+        path: Arc::from("/"),
+    };
+    Ok((target, path))
+}
+
+/// The address of an API: without a path of its own.
+pub(super) fn api(text: &str) -> Result<Target, String> {
+    let (target, path) = split(text)?;
+    if !matches!(path, "" | "/") {
+        return Err("has a path, but requests keep the path that the client sent".to_owned());
+    }
+    Ok(target)
 }
 
 /// A host name or IPv4 address, in lower case.
@@ -94,25 +114,21 @@ fn name(host: &str) -> Result<String, String> {
     Ok(host.to_ascii_lowercase())
 }
 
-fn target(host: String, port: u16, path: &str) -> Target {
-    Target {
-        host: Arc::from(host),
-        port,
-        path: Arc::from(path),
-    }
-}
-
 // === impl Upstream ===
 
 impl Format for Upstream {
     const ALLOWED: &'static str = "a URL such as \"http://127.0.0.1:30001\"";
 
     fn read(text: &str) -> Result<Self, String> {
-        let (host, port, path) = split(text)?;
-        if !matches!(path, "" | "/") {
-            return Err("has a path, but requests keep the path that the client sent".to_owned());
+        let target = api(text)?;
+        if target.tls {
+            return Err(
+                "is https, but the router is spoken to in plain HTTP; put what speaks TLS to it \
+                 between"
+                    .to_owned(),
+            );
         }
-        Ok(Upstream(target(host, port, "/")))
+        Ok(Upstream(target))
     }
 
     fn write(&self) -> String {
@@ -127,7 +143,7 @@ impl Format for Page {
         "a URL such as \"http://127.0.0.1:30002\" (without a path: /metrics)";
 
     fn read(text: &str) -> Result<Self, String> {
-        let (host, port, path) = split(text)?;
+        let (target, path) = split(text)?;
         let path = if matches!(path, "" | "/") {
             "/metrics".to_owned()
         } else if path.starts_with('?') {
@@ -141,7 +157,10 @@ impl Format for Page {
         if http::uri::PathAndQuery::try_from(path.as_str()).is_err() || !path.is_ascii() {
             return Err("has a character in its path that must be percent-encoded".to_owned());
         }
-        Ok(Page(target(host, port, &path)))
+        Ok(Page(Target {
+            path: Arc::from(path),
+            ..target
+        }))
     }
 
     fn write(&self) -> String {
@@ -156,7 +175,7 @@ impl Target {
     /// text, as in "is no URL".
     ///
     /// # Errors
-    /// When it is no `http://` URL that can be read.
+    /// When it is no `http://` or `https://` URL that can be read.
     pub fn page(text: &str) -> Result<Target, String> {
         Page::read(text).map(|page| page.0)
     }
@@ -169,21 +188,28 @@ impl Target {
             .strip_suffix("/metrics")
             .or_else(|| path.strip_suffix("/v1/loads"))
             .unwrap_or_default();
-        target(
-            self.host.to_string(),
-            self.port,
-            &format!("{before}/v1/loads"),
-        )
+        Target {
+            path: Arc::from(format!("{before}/v1/loads")),
+            ..self.clone()
+        }
     }
 
-    /// `host:port`, IPv6 addresses in brackets, as in a `Host` field.
+    /// Where to connect: `host:port`, IPv6 addresses in brackets.
     #[must_use]
     pub fn authority(&self) -> String {
-        if self.host.contains(':') {
-            format!("[{}]:{}", self.host, self.port)
-        } else {
-            format!("{}:{}", self.host, self.port)
-        }
+        authority(&self.host, self.port)
+    }
+
+    /// The `Host` field: the authority, by the name where that is known.
+    #[must_use]
+    pub fn host_field(&self) -> String {
+        authority(self.known_as(), self.port)
+    }
+
+    /// The name or address that its certificate must be for.
+    #[must_use]
+    pub fn known_as(&self) -> &str {
+        self.server_name.as_ref().unwrap_or(&self.host)
     }
 
     /// Whether connecting here reaches `listener`, as far as that can be told without looking
@@ -208,7 +234,7 @@ impl Target {
     }
 
     /// What is the same for targets that surely are the same page: host under one of its names,
-    /// port and path.
+    /// port and path. A port speaks TLS or it does not, so the scheme is no difference.
     #[must_use]
     pub fn page_identity(&self) -> (String, u16, Arc<str>) {
         let home = match self.address() {
@@ -238,9 +264,18 @@ impl Target {
     }
 }
 
+fn authority(host: &str, port: u16) -> String {
+    if host.contains(':') {
+        format!("[{host}]:{port}")
+    } else {
+        format!("{host}:{port}")
+    }
+}
+
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "http://{}", self.authority())?;
+        let scheme = if self.tls { "https" } else { "http" };
+        write!(f, "{scheme}://{}", self.authority())?;
         f.write_str(if &*self.path == "/" { "" } else { &self.path })
     }
 }
@@ -266,6 +301,8 @@ mod tests {
             ("http://[2001:DB8::1]:81/m", "http://[2001:db8::1]:81/m"),
             ("http://[::1]", "http://[::1]:80/metrics"),
             ("http://h.", "http://h.:80/metrics"),
+            ("HTTPS://h", "https://h:443/metrics"),
+            ("https://[::1]:80/m", "https://[::1]:80/m"),
         ] {
             let target = page(text);
             assert_eq!(target.to_string(), written);
@@ -281,7 +318,6 @@ mod tests {
         for (text, why) in [
             ("", "is no URL"),
             ("127.0.0.1:30000", "has no http:// before it"),
-            ("https://h", "is https, which is not supported yet"),
             ("unix:///run/x", "is not an http URL"),
             ("http://", "names no host"),
             ("http://:80", "names no host"),
@@ -346,6 +382,8 @@ mod tests {
         );
         let error = Upstream::read("http://u:p@h").unwrap_err();
         assert!(error.starts_with("holds a user or password"), "{error}");
+        let error = Upstream::read("https://h").unwrap_err();
+        assert!(error.starts_with("is https, but the router"), "{error}");
     }
 
     #[test]
@@ -383,6 +421,8 @@ mod tests {
             ("http://127.0.0.1:1", "http://127.0.0.1:1/other", false),
             ("http://h:1", "http://H.:1", true),
             ("http://h:1", "http://i:1", false),
+            ("http://h:1", "https://h:1", true),
+            ("http://h", "https://h", false),
             ("http://[::ffff:10.0.0.1]:1", "http://10.0.0.1:1", true),
         ] {
             assert_eq!(

@@ -37,6 +37,7 @@ pub(super) fn validate(
     check.addresses();
     check.sources();
     check.engines();
+    check.files();
     check.patterns();
     check.headers();
     check.trust();
@@ -235,16 +236,22 @@ impl Check<'_> {
             };
             self.refuse(self.origins.of(key), key, message);
         }
-        for (at, source) in self.settings.sources.iter().enumerate() {
-            let Some(interval) = source.interval else {
-                continue;
-            };
-            let origin = self.source_origin(at, "interval");
+        let sources = self.settings.sources.iter().enumerate();
+        let mut intervals: Vec<(Origin, &str, Duration)> = sources
+            .filter_map(|(at, source)| {
+                let origin = self.source_origin(at, "interval");
+                Some((origin, "source.interval", source.interval?))
+            })
+            .collect();
+        let key = "discovery.source.interval";
+        let of_found = self.settings.discovery.source.interval;
+        intervals.extend(of_found.map(|interval| (self.origins.of(key), key, interval)));
+        for (origin, key, interval) in intervals {
             if interval < 10 * SHORTEST {
                 let message = format!("{} is too small; write at least 10ms", interval.write());
-                self.refuse(origin, "source.interval", message);
+                self.refuse(origin, key, message);
             } else if interval > most {
-                self.refuse(origin, "source.interval", why(interval, named.clone()));
+                self.refuse(origin, key, why(interval, named.clone()));
             }
         }
         if scrape.timeout > scrape.max_age {
@@ -364,19 +371,14 @@ impl Check<'_> {
                 );
                 self.refuse(self.source_origin(at, "kind"), "source.kind", message);
             }
-            let engine = source
-                .engine
-                .as_deref()
-                .filter(|engine| *engine != "sglang");
-            if let (SourceKind::SglangLoads | SourceKind::Auto, Some(engine)) =
-                (source.kind, engine)
-            {
-                let message = format!(
-                    "{} asks for SGLang's loads, and engine is \"{engine}\"; leave one of them out",
-                    source.kind.write(),
-                );
+            if let Some(message) = no_loads(source.kind, source.engine.as_deref()) {
                 self.refuse(self.source_origin(at, "kind"), "source.kind", message);
             }
+        }
+        let found = &self.settings.discovery.source;
+        if let Some(message) = no_loads(found.kind, found.engine.as_deref()) {
+            let key = "discovery.source.kind";
+            self.refuse(self.origins.of(key), key, message);
         }
         let mut pages = HashMap::new();
         for (at, source) in sources.iter().enumerate() {
@@ -395,10 +397,22 @@ impl Check<'_> {
     /// That what sources are read as is known, and what is mapped is used.
     fn engines(&mut self) {
         let s = self.settings;
-        for (at, source) in s.sources.iter().enumerate() {
-            let Some(engine) = &source.engine else {
-                continue;
-            };
+        let sources = s.sources.iter().enumerate();
+        let mut engines: Vec<(Origin, &str, &std::sync::Arc<str>)> = sources
+            .filter_map(|(at, source)| {
+                let origin = self.source_origin(at, "engine");
+                Some((origin, "source.engine", source.engine.as_ref()?))
+            })
+            .collect();
+        let (key, of_found) = ("discovery.source.engine", &s.discovery.source.engine);
+        engines.extend(
+            of_found
+                .as_ref()
+                .map(|engine| (self.origins.of(key), key, engine)),
+        );
+        let mut used = Vec::new();
+        for (origin, key, engine) in engines {
+            used.push(engine);
             if ENGINES.contains(&&**engine) || s.mappings.contains_key(engine) {
                 continue;
             }
@@ -413,14 +427,11 @@ impl Check<'_> {
                  [engine.{engine}] maps",
                 known.collect::<Vec<_>>().join(", "),
             );
-            self.refuse(self.source_origin(at, "engine"), "source.engine", message);
+            self.refuse(origin, key, message);
         }
         for (name, (_, origin)) in &self.origins.mappings {
-            if !s
-                .sources
-                .iter()
-                .any(|source| source.engine.as_ref() == Some(name))
-            {
+            // A file_sd file may name it for its targets alone.
+            if !used.contains(&name) && s.discovery.file_sd.is_empty() {
                 let message = format!(
                     "no source has engine = \"{name}\", so no page is read by this mapping"
                 );
@@ -430,6 +441,36 @@ impl Check<'_> {
                     message,
                 });
             }
+        }
+    }
+
+    /// Files that are named and never looked into.
+    fn files(&mut self) {
+        let s = self.settings;
+        for (at, source) in s.sources.iter().enumerate() {
+            if source.ca_file.is_some() && !source.url.tls {
+                let message = format!(
+                    "{} is http, so there is no certificate to look at; write https:// where TLS is \
+                     spoken",
+                    source.url
+                );
+                self.warnings.push(Warning {
+                    origin: self.source_origin(at, "ca_file"),
+                    key: "source.ca_file".to_owned(),
+                    message,
+                });
+            }
+        }
+        let router = s.discovery.workers.as_ref();
+        if s.discovery.ca_file.is_some() && !router.is_some_and(|router| router.tls) {
+            let message = "discovery.workers is no https URL, so there is no certificate to look at; \
+                           the CA of sources that are found is discovery.source.ca_file";
+            self.warn("discovery.ca_file", message.to_owned());
+        }
+        if s.discovery.bearer_file.is_some() && router.is_none() {
+            let message = "discovery.workers is off, so nobody is sent this token; that of sources \
+                           that are found is discovery.source.bearer_file";
+            self.warn("discovery.bearer_file", message.to_owned());
         }
     }
 
@@ -487,6 +528,17 @@ impl Check<'_> {
             self.warn("trusted_proxies", message);
         }
     }
+}
+
+/// What is wrong with asking for SGLang's loads, if they are asked for.
+fn no_loads(kind: SourceKind, engine: Option<&str>) -> Option<String> {
+    let engine = engine.filter(|engine| *engine != "sglang")?;
+    matches!(kind, SourceKind::SglangLoads | SourceKind::Auto).then(|| {
+        format!(
+            "{} asks for SGLang's loads, and engine is \"{engine}\"; leave one of them out",
+            kind.write(),
+        )
+    })
 }
 
 /// Without what is below a millisecond, which nobody wants to read.

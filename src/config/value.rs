@@ -205,6 +205,11 @@ impl Format for Size {
 /// `off`, or a value.
 impl<T: Format + OffOr> Format for Option<T> {
     const ALLOWED: &'static str = T::OFF_OR;
+    const LIST: bool = T::LIST;
+
+    fn read_list(texts: &[&str]) -> Result<Val<Self>, String> {
+        T::read_list(texts).map(|value| Val(Some(value.0)))
+    }
 
     fn read(text: &str) -> Result<Self, String> {
         if text.eq_ignore_ascii_case("off") {

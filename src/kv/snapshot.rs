@@ -13,6 +13,8 @@ pub enum FailureReason {
     Resolve,
     /// Connection refused, reset, or no route.
     Connect,
+    /// TLS can't be spoken with it, or its certificate is not trusted.
+    Tls,
     /// No complete answer within `scrape.timeout`.
     Timeout,
     /// A status other than 200.
@@ -27,9 +29,10 @@ pub enum FailureReason {
 
 impl FailureReason {
     /// Every reason, for labels that exist from the start.
-    pub const ALL: [FailureReason; 7] = [
+    pub const ALL: [FailureReason; 8] = [
         FailureReason::Resolve,
         FailureReason::Connect,
+        FailureReason::Tls,
         FailureReason::Timeout,
         FailureReason::Status,
         FailureReason::Body,
@@ -43,6 +46,7 @@ impl FailureReason {
         match self {
             FailureReason::Resolve => "resolve",
             FailureReason::Connect => "connect",
+            FailureReason::Tls => "tls",
             FailureReason::Timeout => "timeout",
             FailureReason::Status => "status",
             FailureReason::Body => "body",
@@ -51,11 +55,14 @@ impl FailureReason {
         }
     }
 
-    /// Whether the source itself is gone, so that its last reading may not be used any longer.
+    /// Whether the source itself is gone (who can't show that it is the source is not), so that its last reading may not be used any longer.
     /// After the others it holds until `scrape.max_age`.
     #[must_use]
     pub const fn ends_reading(self) -> bool {
-        matches!(self, FailureReason::Resolve | FailureReason::Connect)
+        matches!(
+            self,
+            FailureReason::Resolve | FailureReason::Connect | FailureReason::Tls
+        )
     }
 }
 

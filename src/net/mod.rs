@@ -1,14 +1,20 @@
-//! Sockets: dialling, listening, the pool of connections to one target, descriptor limits.
+//! Sockets: dialling, TLS, listening, the pool of connections to one target, descriptor limits.
 //! Used by the data path and by the scraper; each thread has a pool of its own.
 
 mod causes;
+mod connect;
 mod dial;
 mod limits;
 mod listen;
 mod pool;
+mod tls;
+mod trust;
 
 pub use causes::caused_by;
+pub use connect::{Connect, Plain};
 pub use dial::{DialError, dial, resolve};
 pub use limits::raise_descriptor_limit;
 pub use listen::{bind, prepare};
 pub use pool::{MIN_BUFFER, Pool, PoolError, PoolLimits, PooledBody, Sent};
+pub use tls::{ConnectError, MaybeTls, Stream, TlsError};
+pub use trust::{Trust, Trusts};

@@ -8,7 +8,7 @@
 //! A request is sent again only where hyper hands it back untouched, which it does when nothing of
 //! it was written. What may have reached the peer is never replayed.
 
-use super::{DialError, dial};
+use super::{Connect, DialError, Plain};
 use crate::config::Target;
 use bytes::Bytes;
 use http::{Request, Response};
@@ -42,10 +42,10 @@ pub struct PoolLimits {
 
 /// Why there is no response.
 #[derive(Debug, thiserror::Error)]
-pub enum PoolError {
+pub enum PoolError<E = DialError> {
     /// No connection: nothing was sent.
-    #[error(transparent)]
-    Dial(#[from] DialError),
+    #[error("{0}")]
+    Dial(E),
     /// The peer closed or reset before a whole response head, or sent something that is not HTTP.
     #[error("{0}")]
     Broken(hyper::Error),
@@ -61,12 +61,13 @@ pub struct Sent {
 }
 
 /// See the [module](self) description. Clones share their connections.
-pub struct Pool<B> {
-    shared: Rc<Shared<B>>,
+pub struct Pool<B, C = Plain> {
+    shared: Rc<Shared<B, C>>,
 }
 
-struct Shared<B> {
+struct Shared<B, C> {
     target: Target,
+    connect: C,
     limits: PoolLimits,
     idle: RefCell<Vec<Connection<B>>>,
 }
@@ -80,12 +81,21 @@ struct Connection<B> {
 // === impl Pool ===
 
 impl<B> Pool<B> {
-    /// A pool without connections.
+    /// A pool without connections, for plain TCP.
     #[must_use]
     pub fn new(target: Target, limits: PoolLimits) -> Pool<B> {
+        Pool::by(Plain, target, limits)
+    }
+}
+
+impl<B, C> Pool<B, C> {
+    /// A pool without connections, which are opened by `connect`.
+    #[must_use]
+    pub fn by(connect: C, target: Target, limits: PoolLimits) -> Pool<B, C> {
         Pool {
             shared: Rc::new(Shared {
                 target,
+                connect,
                 limits,
                 idle: RefCell::new(Vec::new()),
             }),
@@ -114,7 +124,7 @@ impl<B> Pool<B> {
     }
 }
 
-impl<B> Clone for Pool<B> {
+impl<B, C> Clone for Pool<B, C> {
     fn clone(&self) -> Self {
         Pool {
             shared: Rc::clone(&self.shared),
@@ -122,17 +132,18 @@ impl<B> Clone for Pool<B> {
     }
 }
 
-impl<B> tower::Service<Request<B>> for Pool<B>
+impl<B, C> tower::Service<Request<B>> for Pool<B, C>
 where
     B: Body<Data = Bytes> + 'static,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    C: Connect + 'static,
 {
-    type Response = Response<PooledBody<B>>;
-    type Error = PoolError;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, PoolError>>>>;
+    type Response = Response<PooledBody<B, C>>;
+    type Error = PoolError<C::Error>;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>>>>;
 
     /// Always ready: a request dials when no connection is free.
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), PoolError>> {
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
         Poll::Ready(Ok(()))
     }
 
@@ -141,13 +152,14 @@ where
     }
 }
 
-async fn exchange<B>(
-    shared: Rc<Shared<B>>,
+async fn exchange<B, C>(
+    shared: Rc<Shared<B, C>>,
     mut request: Request<B>,
-) -> Result<Response<PooledBody<B>>, PoolError>
+) -> Result<Response<PooledBody<B, C>>, PoolError<C::Error>>
 where
     B: Body<Data = Bytes> + 'static,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    C: Connect,
 {
     loop {
         let (mut connection, reused) = match shared.take_idle() {
@@ -175,7 +187,7 @@ where
 
 // === impl Shared ===
 
-impl<B> Shared<B> {
+impl<B, C> Shared<B, C> {
     fn take_idle(&self) -> Option<Connection<B>> {
         let mut idle = self.idle.borrow_mut();
         if idle.is_empty() {
@@ -208,14 +220,16 @@ impl<B> Shared<B> {
     }
 }
 
-impl<B> Shared<B>
+impl<B, C> Shared<B, C>
 where
     B: Body<Data = Bytes> + 'static,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    C: Connect,
 {
-    async fn connect(&self) -> Result<Connection<B>, PoolError> {
+    async fn connect(&self) -> Result<Connection<B>, PoolError<C::Error>> {
         let limits = &self.limits;
-        let stream = dial(&self.target.host, self.target.port, limits.connect).await?;
+        let connect = self.connect.connect(&self.target, limits.connect);
+        let stream = connect.await.map_err(PoolError::Dial)?;
         let (sender, connection) = http1::Builder::new()
             .max_headers(limits.header_fields)
             .max_header_size(limits.header_bytes)
@@ -251,16 +265,22 @@ impl<B> Connection<B> {
 
 /// A response body that gives its connection back when it has ended. Dropped before that, it takes
 /// the connection with it, so that the peer learns at once that nobody listens.
-pub struct PooledBody<B> {
+pub struct PooledBody<B, C = Plain> {
     incoming: Incoming,
-    lease: Option<(Connection<B>, Weak<Shared<B>>)>,
+    lease: Option<Lease<B, C>>,
 }
 
-impl<B> PooledBody<B> {
-    fn new(incoming: Incoming, connection: Connection<B>, pool: Weak<Shared<B>>) -> Self {
+/// A connection that is on loan, and where it belongs.
+struct Lease<B, C> {
+    connection: Connection<B>,
+    pool: Weak<Shared<B, C>>,
+}
+
+impl<B, C> PooledBody<B, C> {
+    fn new(incoming: Incoming, connection: Connection<B>, pool: Weak<Shared<B, C>>) -> Self {
         let mut body = PooledBody {
             incoming,
-            lease: Some((connection, pool)),
+            lease: Some(Lease { connection, pool }),
         };
         if body.incoming.is_end_stream() {
             body.give_back();
@@ -269,17 +289,17 @@ impl<B> PooledBody<B> {
     }
 
     fn give_back(&mut self) {
-        if let Some((connection, pool)) = self.lease.take()
-            && let Some(pool) = pool.upgrade()
+        if let Some(lease) = self.lease.take()
+            && let Some(pool) = lease.pool.upgrade()
         {
-            pool.put_back(connection);
+            pool.put_back(lease.connection);
         }
     }
 }
 
-impl<B> Unpin for PooledBody<B> {}
+impl<B, C> Unpin for PooledBody<B, C> {}
 
-impl<B> Body for PooledBody<B> {
+impl<B, C> Body for PooledBody<B, C> {
     type Data = Bytes;
     type Error = hyper::Error;
 

@@ -1,17 +1,66 @@
 //! Failures in words: who failed, what was seen, what to do.
 
 use super::fetch::Failed;
-use crate::config::Target;
-use crate::net::DialError;
+use crate::config::{Settings, Source, Target};
+use crate::net::{DialError, TlsError};
 use http::StatusCode;
 
+/// The keys that a cure names.
+pub(super) struct Keys {
+    pub(super) url: &'static str,
+    pub(super) kind: &'static str,
+    pub(super) bearer_file: &'static str,
+    pub(super) ca_file: &'static str,
+}
+
+impl Keys {
+    /// Of a source that is set.
+    pub(super) const SOURCE: Keys = Keys {
+        url: "the source's url",
+        kind: "the source's kind",
+        bearer_file: "the source's bearer_file",
+        ca_file: "the source's ca_file",
+    };
+    /// Of a source that was found.
+    pub(super) const FOUND: Keys = Keys {
+        url: "the list that names it",
+        kind: "discovery.source.kind",
+        bearer_file: "discovery.source.bearer_file",
+        ca_file: "discovery.source.ca_file",
+    };
+    /// Of the router that has a list of sources.
+    pub(super) const WORKERS: Keys = Keys {
+        url: "discovery.workers",
+        kind: "discovery.source.kind",
+        bearer_file: "discovery.bearer_file",
+        ca_file: "discovery.ca_file",
+    };
+
+    /// Of a source that is read.
+    pub(super) fn of(source: &Source, settings: &Settings) -> &'static Keys {
+        if settings.sources.contains(source) {
+            &Keys::SOURCE
+        } else {
+            &Keys::FOUND
+        }
+    }
+}
+
 /// One line for the diagnostics, `/sources` and `doctor`.
-pub(super) fn explain(name: &str, url: &Target, failed: &Failed) -> String {
+pub(super) fn explain(name: &str, url: &Target, failed: &Failed, keys: &Keys) -> String {
     let path = &url.path;
     let at = url.authority();
+    let page = keys.url;
     match failed {
+        Failed::Tls(error) => explain_tls(name, path, &at, error, keys),
+        Failed::NeedsTls => format!(
+            "{name} answered 400 at {at}, since it is to be spoken to in TLS: write https:// in {page}"
+        ),
+        Failed::NotHttp(what) => format!(
+            "{name} answered at {at} with what is no HTTP ({what}): see that the port is right, and if it speaks TLS write https:// in {page}"
+        ),
         Failed::Dial(DialError::Resolve { host, source }) => {
-            format!("{name}: the name {host:?} does not resolve ({source}): check the source's url")
+            format!("{name}: the name {host:?} does not resolve ({source}): check {page}")
         }
         refused if refused.is_refusal() => {
             format!(
@@ -43,36 +92,38 @@ pub(super) fn explain(name: &str, url: &Target, failed: &Failed) -> String {
         }
         Failed::Status(StatusCode::NOT_FOUND, _) if path.ends_with("/v1/loads") => {
             format!(
-                "{name} answered 404 at {path}: only newer SGLang has it (0.5.23 does); set the source's kind to \"metrics\""
+                "{name} answered 404 at {path}: only newer SGLang has it (0.5.23 does); set {} to \"metrics\"",
+                keys.kind
             )
         }
         Failed::NotLoads(why) => {
             format!(
-                "{name} answered at {path} no loads of SGLang's that can be used ({why}): set the source's kind to \"metrics\""
+                "{name} answered at {path} no loads of SGLang's that can be used ({why}): set {} to \"metrics\"",
+                keys.kind
             )
         }
         Failed::Status(StatusCode::NOT_FOUND, _)
             if !path.trim_end_matches('/').ends_with("/metrics") =>
         {
             format!(
-                "{name} answered 404 at {path}, so there is no metrics page: correct the source's url, or switch the server's metrics on"
+                "{name} answered 404 at {path}, so there is no metrics page: correct {page}, or switch the server's metrics on"
             )
         }
         Failed::Status(StatusCode::NOT_FOUND, _) => {
             format!(
-                "{name} answered 404 at {path}: metrics are off: start the server with --enable-metrics (SGLang), or correct the source's url if they are elsewhere"
+                "{name} answered 404 at {path}: metrics are off: start the server with --enable-metrics (SGLang), or correct {page} if they are elsewhere"
             )
         }
         Failed::Status(status, Some(location)) if status.is_redirection() => {
             format!(
-                "{name} answered {} at {path} with a redirect to {location}: set the source's url to that address",
+                "{name} answered {} at {path} with a redirect to {location}: set {page} to that address",
                 status.as_u16()
             )
         }
         Failed::Moved(to, there) => match &**there {
             Failed::Status(status, Some(location)) if status.is_redirection() => {
                 format!(
-                    "{name} redirects from {path} to {}, and from there to {location}: set the source's url to where its page is",
+                    "{name} redirects from {path} to {}, and from there to {location}: set {page} to where its page is",
                     to.path()
                 )
             }
@@ -82,12 +133,17 @@ pub(super) fn explain(name: &str, url: &Target, failed: &Failed) -> String {
                     path: to.path().into(),
                     ..url.clone()
                 };
-                explain(&name, &url, there)
+                explain(&name, &url, there, keys)
             }
         },
-        Failed::Denied(status, advice) => {
+        Failed::Denied(status, Some(advice)) => {
             format!("{name} answered {} at {path}: {advice}", status.as_u16())
         }
+        Failed::Denied(status, None) => format!(
+            "{name} answered {} at {path}: it asks for credentials; name a file with its token in {}",
+            status.as_u16(),
+            keys.bearer_file
+        ),
         Failed::Status(status, _) => {
             format!(
                 "{name} answered {} at {path}: see the server's own log",
@@ -106,13 +162,86 @@ pub(super) fn explain(name: &str, url: &Target, failed: &Failed) -> String {
         }
         Failed::NotMetrics("JSON") => {
             format!(
-                "{name} answered JSON at {path}, not a Prometheus page: correct the source's url (TensorRT-LLM's page is at /prometheus/metrics)"
+                "{name} answered JSON at {path}, not a Prometheus page: correct {page} (TensorRT-LLM's page is at /prometheus/metrics)"
             )
         }
         Failed::NotMetrics(what) => {
+            format!("{name} answered {what} at {path}, not a Prometheus page: correct {page}")
+        }
+    }
+}
+
+/// Why there is no TLS.
+fn explain_tls(name: &str, path: &str, at: &str, error: &TlsError, keys: &Keys) -> String {
+    let Keys { url, ca_file, .. } = keys;
+    match error {
+        TlsError::NoCas {
+            file: Some(file),
+            problem,
+        } => format!(
+            "{name} can't be trusted at {at}, as its ca_file {} {problem}: correct {ca_file}",
+            file.display()
+        ),
+        TlsError::NoCas {
+            file: None,
+            problem,
+        } => format!(
+            "{name} can't be trusted at {at}, as this machine's store of CA certificates {problem}: name its CA in {ca_file}, or install the system's (Debian: ca-certificates)"
+        ),
+        TlsError::Untrusted {
+            file: Some(file),
+            problem,
+        } => {
+            let file = file.display();
+            let (now, at_fault) = match problem {
+                Some(problem) => (format!(", which now {problem}"), "see to that file, and"),
+                None => (
+                    String::new(),
+                    "put the CA that signed it into that file, or",
+                ),
+            };
             format!(
-                "{name} answered {what} at {path}, not a Prometheus page: correct the source's url"
+                "{name} has a certificate at {at} that is of no CA in its ca_file {file}{now}: {at_fault} see who answers there"
             )
+        }
+        TlsError::Untrusted { file: None, .. } => format!(
+            "{name} has a certificate at {at} that is of no CA which this machine trusts: name its CA in {ca_file}"
+        ),
+        TlsError::NotNow(says) => format!(
+            "{name}'s certificate at {at} {says}: renew it, or set the clock of this machine if that is wrong"
+        ),
+        TlsError::WrongName {
+            expected,
+            presented,
+        } => {
+            let whom = match presented.join(", ") {
+                none if none.is_empty() => {
+                    "it names nobody (only subjectAltName counts)".to_owned()
+                }
+                names => format!("it is for {names}"),
+            };
+            format!(
+                "{name}'s certificate at {at} is not for {expected}, {whom}: write a name that it is for in {url}, or have one made for this name"
+            )
+        }
+        TlsError::Certificate(why) => format!(
+            "{name}'s certificate at {at} can't be taken ({why}): have another one made, see the server's own settings"
+        ),
+        TlsError::NotTls => format!("{name} speaks no TLS at {at}: write http:// in {url}"),
+        TlsError::Ended => format!(
+            "{name} ended the connection at {at} in the TLS handshake: see that this port speaks TLS (if not, write http:// in {url}), and the server's own log"
+        ),
+        TlsError::WantsCertificate => format!(
+            "{name} asks at {at} for a client certificate, and kvgauge has none: have the server show {path} without one"
+        ),
+        TlsError::Refused(why) => format!(
+            "{name} and kvgauge have no TLS in common at {at} ({why}): kvgauge speaks TLS 1.2 and 1.3, and HTTP/1.1 in it; see the server's own log"
+        ),
+        TlsError::Timeout(after) => format!(
+            "{name} did not finish the TLS handshake at {at} within {after:?}: the server may be busy or hung, or speak no TLS there; raise scrape.timeout if it is only slow"
+        ),
+        TlsError::Other(why) => {
+            format!("{name} can't be spoken to in TLS at {at} ({why}): see the server's own log")
         }
     }
 }

@@ -5,7 +5,10 @@ use super::redirect::on_same_server;
 use crate::config::{Scrape, Target};
 use crate::exposition::PageError;
 use crate::kv::FailureReason;
-use crate::net::{DialError, Pool, PoolError, PoolLimits, PooledBody, caused_by};
+use crate::net::{
+    ConnectError, DialError, MaybeTls, Pool, PoolError, PoolLimits, PooledBody, TlsError, Trust,
+    Trusts, caused_by,
+};
 use bytes::Bytes;
 use http::header::{
     ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, HOST, LOCATION, USER_AGENT,
@@ -16,6 +19,7 @@ use http_body::Body;
 use http_body_util::{BodyExt, Empty};
 use std::io::ErrorKind;
 use std::path::Path;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::time::timeout;
@@ -37,15 +41,20 @@ const HEAD_LIMITS: (usize, usize) = (100, 64 * 1024);
 #[derive(Debug)]
 pub(super) enum Failed {
     Dial(DialError),
+    Tls(TlsError),
     /// Reset by the peer: nobody is there any more.
     Reset(String),
     Broken(String),
+    /// What is no HTTP came in place of an answer.
+    NotHttp(String),
+    /// The server says itself that it speaks HTTP in TLS only.
+    NeedsTls,
     Timeout(Duration),
     Status(StatusCode, Option<String>),
     /// A redirect led to this path of the same server: what was seen there.
     Moved(Uri, Box<Failed>),
-    /// 401 or 403, and what to do.
-    Denied(StatusCode, String),
+    /// 401 or 403, and what to do about a token that was sent.
+    Denied(StatusCode, Option<String>),
     /// A limit was passed: what was seen, and the setting that limits it.
     TooLarge {
         seen: String,
@@ -69,9 +78,12 @@ impl Failed {
         match self {
             Failed::Dial(DialError::Resolve { .. }) => FailureReason::Resolve,
             Failed::Dial(DialError::Connect { .. }) | Failed::Reset(_) => FailureReason::Connect,
-            Failed::Dial(DialError::Timeout { .. }) | Failed::Timeout(_) => FailureReason::Timeout,
-            Failed::Broken(_) => FailureReason::Body,
-            Failed::Status(..) | Failed::Denied(..) => FailureReason::Status,
+            Failed::Dial(DialError::Timeout { .. })
+            | Failed::Tls(TlsError::Timeout(_))
+            | Failed::Timeout(_) => FailureReason::Timeout,
+            Failed::Tls(_) => FailureReason::Tls,
+            Failed::Broken(_) | Failed::NotHttp(_) => FailureReason::Body,
+            Failed::Status(..) | Failed::Denied(..) | Failed::NeedsTls => FailureReason::Status,
             Failed::Moved(_, there) => there.reason(),
             Failed::TooLarge { .. } => FailureReason::TooLarge,
             Failed::Encoded(_) | Failed::NotMetrics(_) | Failed::NotLoads(_) => {
@@ -119,10 +131,13 @@ enum Answer {
     Elsewhere(Uri, Failed),
 }
 
+/// The body of an answer.
+type AnswerBody = PooledBody<Empty<Bytes>, MaybeTls>;
+
 /// Reads one source's page, again and again, over one connection as long as that is kept.
 pub(super) struct Fetcher {
-    pool: Pool<Empty<Bytes>>,
-    server: Target,
+    pool: Pool<Empty<Bytes>, MaybeTls>,
+    limits: PoolLimits,
     path: Uri,
     host: HeaderValue,
     accept: HeaderValue,
@@ -156,10 +171,14 @@ impl Fetcher {
             header_bytes: HEAD_LIMITS.1,
         };
         Fetcher {
-            pool: Pool::new(target.clone(), limits),
-            server: target.clone(),
+            pool: Pool::by(
+                MaybeTls::new(Trusts::default().of(None)),
+                target.clone(),
+                limits,
+            ),
+            limits,
             path: target.path.parse().unwrap_or_default(),
-            host: HeaderValue::from_str(&target.authority())
+            host: HeaderValue::from_str(&target.host_field())
                 .unwrap_or(HeaderValue::from_static("localhost")),
             accept,
             timeout: scrape.timeout,
@@ -179,6 +198,13 @@ impl Fetcher {
     /// The path where the last good answer was found, where that is not the one that was asked for.
     pub(super) fn redirected(&self) -> Option<&str> {
         self.moved.first().map(|(_, to)| to.path())
+    }
+
+    /// Trusts these CAs in place of the system's.
+    pub(super) fn with_trust(mut self, trust: Rc<Trust>) -> Fetcher {
+        let target = self.pool.target().clone();
+        self.pool = Pool::by(MaybeTls::new(trust), target, self.limits);
+        self
     }
 
     /// The page's bytes. The limit in time is for all of it.
@@ -207,7 +233,7 @@ impl Fetcher {
         &mut self,
         path: &Uri,
         accept: HeaderValue,
-    ) -> Result<Response<PooledBody<Empty<Bytes>>>, Failed> {
+    ) -> Result<Response<AnswerBody>, Failed> {
         let mut request = Request::new(Empty::new());
         *request.uri_mut() = path.clone();
         let headers = request.headers_mut();
@@ -220,7 +246,8 @@ impl Fetcher {
             headers.insert(AUTHORIZATION, token);
         }
         self.pool.call(request).await.map_err(|error| match error {
-            PoolError::Dial(error) => Failed::Dial(error),
+            PoolError::Dial(ConnectError::Dial(error)) => Failed::Dial(error),
+            PoolError::Dial(ConnectError::Tls(error)) => Failed::Tls(error),
             PoolError::Broken(error) => broken(&error),
         })
     }
@@ -278,17 +305,21 @@ impl Fetcher {
             response.status(),
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN
         ) {
-            let advice = match &self.token {
-                Some(token) => token.advice(),
-                None => "it asks for credentials; name a file with its token in the source's bearer_file".to_owned(),
-            };
+            let advice = self.token.as_ref().map(Bearer::advice);
             return Err(Failed::Denied(response.status(), advice));
+        }
+        if response.status() == StatusCode::BAD_REQUEST
+            && !self.pool.target().tls
+            && asks_for_tls(response.body_mut()).await
+        {
+            return Err(Failed::NeedsTls);
         }
         if response.status() != StatusCode::OK {
             let location = response.headers().get(LOCATION);
             let location = location.and_then(|v| shown(v.to_str().ok()?));
             let failed = Failed::Status(response.status(), location);
-            let to = on_same_server(response.status(), response.headers(), path, &self.server);
+            let server = self.pool.target();
+            let to = on_same_server(response.status(), response.headers(), path, server);
             return match to {
                 Some(to) => Ok(Answer::Elsewhere(to, failed)),
                 None => Err(failed),
@@ -332,8 +363,25 @@ impl Fetcher {
     }
 }
 
+/// Whether an answer of 400 says what servers say whose port speaks TLS (Go's, nginx').
+async fn asks_for_tls(body: &mut AnswerBody) -> bool {
+    const WORDS: [&[u8]; 2] = [b"HTTPS server", b"HTTPS port"];
+    let Some(Ok(frame)) = body.frame().await else {
+        return false;
+    };
+    // The first piece of a text that is as short.
+    let text = frame.data_ref().map_or(&[][..], |data| data);
+    WORDS
+        .iter()
+        .any(|words| memchr::memmem::find(text, words).is_some())
+}
+
 fn broken(error: &hyper::Error) -> Failed {
-    if caused_by(error, &[ErrorKind::ConnectionReset]) {
+    if let Some(error) = TlsError::at_the_bottom_of(error) {
+        Failed::Tls(error)
+    } else if error.is_parse() && !error.is_parse_too_large() {
+        Failed::NotHttp(error.to_string())
+    } else if caused_by(error, &[ErrorKind::ConnectionReset]) {
         Failed::Reset(error.to_string())
     } else {
         Failed::Broken(error.to_string())

@@ -17,5 +17,5 @@ mod scraper;
 
 pub use board::{Board, Discovery, View};
 pub(crate) use discover::{Way, search};
-pub(crate) use probe::{Look, Missed, Whose, get, look, look_at_source};
+pub(crate) use probe::{Access, Look, Missed, Whose, get, look, look_at_source};
 pub use scraper::Scraper;

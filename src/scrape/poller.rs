@@ -2,7 +2,7 @@
 
 use super::allowance::{Allowance, Allowed};
 use super::board::{Entry, Id};
-use super::explain::explain;
+use super::explain::{Keys, explain};
 use super::fetch::{Failed, Fetcher};
 use super::filter::Filter;
 use super::left_out::{Told, left_out};
@@ -13,6 +13,7 @@ use crate::config::{Settings, Source, SourceKind};
 use crate::engine::{self, Lacking};
 use crate::exposition::{self, Page, Prepared};
 use crate::kv::{Failure, FailureReason, Reading, SourceState};
+use crate::net::Trusts;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -22,6 +23,8 @@ use tokio::time::sleep;
 pub(super) struct Poller {
     id: Id,
     source: Source,
+    /// What cures are to be made in.
+    keys: &'static Keys,
     settings: Arc<Settings>,
     fetcher: Fetcher,
     state: SourceState,
@@ -84,12 +87,15 @@ impl Poller {
         id: Id,
         source: Source,
         settings: &Arc<Settings>,
+        trusts: &Trusts,
         started: Instant,
     ) -> Poller {
         Poller {
             id,
+            keys: Keys::of(&source, settings),
             fetcher: Fetcher::new(&source.url, &settings.scrape)
-                .with_token(source.bearer_file.as_ref()),
+                .with_token(source.bearer_file.as_ref())
+                .with_trust(trusts.of(source.ca_file.as_ref())),
             state: initial(&source),
             page: None,
             content: None,
@@ -195,7 +201,7 @@ impl Poller {
 
     /// Says once why the readings come from the page.
     fn without_loads(&mut self, asked: Instant, failed: &Failed) {
-        let why = explain(&self.source.name, &self.loads.target, failed);
+        let why = explain(&self.source.name, &self.loads.target, failed, self.keys);
         if self.loads.pause(asked, &why) && self.may_tell() {
             tracing::warn!(
                 "{why}; its values come from its page, and the loads are tried again each minute"
@@ -327,7 +333,8 @@ impl Poller {
 
     fn bad(&mut self, at: Instant, failed: &Failed) {
         let reason = failed.reason();
-        let message: Arc<str> = explain(&self.source.name, &self.source.url, failed).into();
+        let (name, url) = (&self.source.name, &self.source.url);
+        let message: Arc<str> = explain(name, url, failed, self.keys).into();
         let was = self.state.failure.as_ref().map(|f| &f.message);
         // Said once for each change, not at every attempt.
         let news = self.state.up != Some(false) || was != Some(&message);

@@ -1,13 +1,14 @@
 //! One look at one page, for `doctor` and `status`: read as the poller reads it, but once, and without
 //! a snapshot.
 
-use super::explain::explain;
+use super::explain::{Keys, explain};
 use super::fetch::{Failed, Fetcher};
 use super::loads::{self, Loads};
 use crate::config::{Scrape, Settings, Source, SourceKind, Target};
 use crate::engine::{self, Suspect};
 use crate::exposition::{Limits, Page};
 use crate::kv::{FailureReason, Reading};
+use crate::net::Trusts;
 use http::StatusCode;
 use std::path::Path;
 use std::sync::Arc;
@@ -31,6 +32,21 @@ pub(crate) enum Whose {
     Kvgauge,
     /// Somebody else's.
     Other,
+}
+
+/// What a server is shown, and by what it is known.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Access {
+    bearer_file: Option<Arc<Path>>,
+    ca_file: Option<Arc<Path>>,
+}
+
+/// What is looked at, as it is called in words, and the keys that a cure names.
+#[derive(Clone, Copy)]
+struct At<'a> {
+    name: &'a str,
+    url: &'a Target,
+    keys: &'static Keys,
 }
 
 /// What is on a page.
@@ -59,26 +75,47 @@ pub(crate) struct Missed {
     pub(crate) status: Option<StatusCode>,
 }
 
+// === impl Access ===
+
+impl Access {
+    /// As a source's settings say.
+    pub(crate) fn of(source: &Source) -> Access {
+        Access {
+            bearer_file: source.bearer_file.clone(),
+            ca_file: source.ca_file.clone(),
+        }
+    }
+
+    fn fetcher(&self, url: &Target, scrape: &Scrape) -> Fetcher {
+        Fetcher::new(url, scrape)
+            .with_token(self.bearer_file.as_ref())
+            .with_trust(Trusts::default().of(self.ca_file.as_ref()))
+    }
+}
+
 /// Reads the page of a source of settings once, as the poller would. Call it within a tokio
 /// `LocalRuntime` or `LocalSet`.
 pub(crate) async fn look_at_source(source: &Source, settings: &Settings) -> Result<Look, Missed> {
+    let at = At {
+        name: &source.name,
+        url: &source.url,
+        keys: Keys::of(source, settings),
+    };
+    let mut fetcher = Access::of(source).fetcher(&source.url, &settings.scrape);
     if source.kind == SourceKind::SglangLoads {
-        return look_at_loads(source, settings).await;
+        return look_at_loads(at, fetcher).await;
     }
     let read = |page: &Page<'_>| engine::read_source(page, source, settings);
-    let (name, url, token) = (&source.name, &source.url, source.bearer_file.as_ref());
-    look_with(name, url, &settings.scrape, token, &read).await
+    look_with(at, &mut fetcher, &settings.scrape, &read).await
 }
 
 /// The same of a source that is SGLang's loads instead of a page.
-async fn look_at_loads(source: &Source, settings: &Settings) -> Result<Look, Missed> {
+async fn look_at_loads(at: At<'_>, mut fetcher: Fetcher) -> Result<Look, Missed> {
     let asked = Instant::now();
-    let (name, url) = (&source.name, &source.url);
-    let mut fetcher = Fetcher::new(url, &settings.scrape).with_token(source.bearer_file.as_ref());
-    let loads = Loads::new(url);
+    let loads = Loads::new(at.url);
     let answer = fetcher.fetch_json(&loads.path).await;
-    let text = answer.map_err(|failed| missed(name, url, &failed))?;
-    let reading = loads::understand(&text).map_err(|failed| missed(name, url, &failed))?;
+    let text = answer.map_err(|failed| at.missed(&failed))?;
+    let reading = loads::understand(&text).map_err(|failed| at.missed(&failed))?;
     Ok(Look {
         whose: Whose::Engine,
         reading,
@@ -93,29 +130,36 @@ async fn look_at_loads(source: &Source, settings: &Settings) -> Result<Look, Mis
 
 /// Reads a page once; `name` is what the source is called in words. Call it within a tokio
 /// `LocalRuntime` or `LocalSet`.
-pub(crate) async fn look(name: &str, url: &Target, scrape: &Scrape) -> Result<Look, Missed> {
-    look_with(name, url, scrape, None, &engine::read).await
-}
-
-async fn look_with(
+pub(crate) async fn look(
     name: &str,
     url: &Target,
     scrape: &Scrape,
-    token: Option<&Arc<Path>>,
+    access: &Access,
+) -> Result<Look, Missed> {
+    let at = At {
+        name,
+        url,
+        keys: &Keys::SOURCE,
+    };
+    look_with(at, &mut access.fetcher(url, scrape), scrape, &engine::read).await
+}
+
+async fn look_with(
+    at: At<'_>,
+    fetcher: &mut Fetcher,
+    scrape: &Scrape,
     read: &dyn Fn(&Page<'_>) -> Reading,
 ) -> Result<Look, Missed> {
     let asked = Instant::now();
-    let mut fetcher = Fetcher::new(url, scrape).with_token(token);
     let answer = fetcher.fetch().await;
-    let text = answer.map_err(|failed| missed(name, url, &failed))?;
+    let text = answer.map_err(|failed| at.missed(&failed))?;
     let took = asked.elapsed();
     let limits = Limits {
         max_series: scrape.max_series,
         max_label_bytes: scrape.max_label_bytes,
         max_families: scrape.max_families,
     };
-    let page =
-        Page::read(&text, &limits).map_err(|error| missed(name, url, &Failed::from(error)))?;
+    let page = Page::read(&text, &limits).map_err(|error| at.missed(&Failed::from(error)))?;
     let reading = read(&page);
     let whose = whose(&page, &reading);
     let bad = page.dropped();
@@ -139,17 +183,28 @@ async fn look_with(
 }
 
 /// The bytes that are there, whatever they are.
-pub(crate) async fn get(name: &str, url: &Target, scrape: &Scrape) -> Result<Vec<u8>, Missed> {
-    let mut fetcher = Fetcher::new(url, scrape);
-    let answer = fetcher.fetch().await;
-    answer.map_err(|failed| missed(name, url, &failed))
+pub(crate) async fn get(
+    name: &str,
+    url: &Target,
+    scrape: &Scrape,
+    access: &Access,
+) -> Result<Vec<u8>, Missed> {
+    let at = At {
+        name,
+        url,
+        keys: &Keys::SOURCE,
+    };
+    let answer = access.fetcher(url, scrape).fetch().await;
+    answer.map_err(|failed| at.missed(&failed))
 }
 
-fn missed(name: &str, url: &Target, failed: &Failed) -> Missed {
-    Missed {
-        reason: failed.reason(),
-        message: explain(name, url, failed),
-        status: failed.status(),
+impl At<'_> {
+    fn missed(&self, failed: &Failed) -> Missed {
+        Missed {
+            reason: failed.reason(),
+            message: explain(self.name, self.url, failed, self.keys),
+            status: failed.status(),
+        }
     }
 }
 

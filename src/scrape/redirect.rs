@@ -29,7 +29,9 @@ pub(super) fn on_same_server(
 
 /// What RFC 3986, 5.2 makes of a reference; none where it leads elsewhere, or has dot segments.
 fn resolve(location: &str, asked: &Uri, server: &Target) -> Option<Uri> {
-    let own: Uri = server.to_string().parse().ok()?;
+    let scheme = if server.tls { "https" } else { "http" };
+    // By the name that it is asked by, which is what it makes addresses of.
+    let own: Uri = format!("{scheme}://{}", server.host_field()).parse().ok()?;
     let location = location.split('#').next()?;
     let path = if location.starts_with('/') && !location.starts_with("//") {
         location.to_owned()
@@ -96,6 +98,22 @@ mod tests {
         ] {
             assert_eq!(to(location).as_deref(), Some(wanted), "{location}");
         }
+    }
+
+    #[test]
+    fn an_address_of_a_name_is_called_by_the_name() {
+        let mut headers = HeaderMap::new();
+        let there = HeaderValue::from_static("https://engine.svc/metrics/");
+        headers.insert(LOCATION, there);
+        let server = Target {
+            host: "10.0.0.7".into(),
+            server_name: Some("engine.svc".into()),
+            ..Target::page("https://engine.svc").unwrap()
+        };
+        let asked = Uri::from_static("/metrics");
+        let status = StatusCode::TEMPORARY_REDIRECT;
+        let to = on_same_server(status, &headers, &asked, &server);
+        assert_eq!(to, Some(Uri::from_static("/metrics/")));
     }
 
     #[test]

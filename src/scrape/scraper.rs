@@ -7,6 +7,7 @@ use super::discover::{Finder, Found, Looked, plan};
 use super::poller::{Poller, initial};
 use crate::config::{Settings, Source};
 use crate::kv::Handle;
+use crate::net::Trusts;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -33,6 +34,7 @@ struct Crew {
     reports: Rc<Reports>,
     members: RefCell<Vec<Member>>,
     next: Cell<u64>,
+    trusts: Trusts,
     /// What each way of finding has found; none where nothing was seen yet.
     lists: RefCell<Vec<Vec<Found>>>,
     discoveries: RefCell<Vec<Discovery>>,
@@ -80,7 +82,8 @@ impl Scraper {
     /// Starts a task for each source on this thread: call it within a tokio `LocalRuntime` or
     /// `LocalSet`.
     pub fn spawn(self) {
-        let finders = Finder::all(&self.settings);
+        let trusts = Trusts::default();
+        let finders = Finder::all(&self.settings, &trusts);
         let discoveries: Vec<Discovery> = finders.iter().map(|f| not_looked(f.kind())).collect();
         self.board.found(discoveries.clone());
         let crew = Rc::new(Crew {
@@ -91,6 +94,7 @@ impl Scraper {
             }),
             members: RefCell::default(),
             next: Cell::new(0),
+            trusts,
             lists: RefCell::new(vec![Vec::new(); finders.len()]),
             discoveries: RefCell::new(discoveries),
             allowance: RefCell::new(Allowance::new(Instant::now())),
@@ -244,7 +248,13 @@ impl Crew {
             if !self.settings.sources.contains(source) {
                 self.tell(|| tracing::info!("{}: found at {}", source.name, source.url));
             }
-            let poller = Poller::new(id, source.clone(), &self.settings, self.started);
+            let poller = Poller::new(
+                id,
+                source.clone(),
+                &self.settings,
+                &self.trusts,
+                self.started,
+            );
             let task = tokio::task::spawn_local(poller.run(Rc::clone(&self.reports)));
             members.push(Member {
                 id,

@@ -214,6 +214,14 @@ impl<'a> Wire<&'a [u8]> {
 }
 
 impl<R: Read> Wire<R> {
+    /// Over something else than a socket.
+    pub(crate) fn over(stream: R) -> Self {
+        Self {
+            stream,
+            buffer: Vec::new(),
+        }
+    }
+
     /// What has been read but not used.
     pub(crate) fn left(&self) -> &[u8] {
         &self.buffer

@@ -126,8 +126,14 @@ impl Setup {
 
 /// Runs the binary to its end, which must come soon.
 pub(crate) fn run(arguments: &[&str]) -> Output {
+    run_with(arguments, &[])
+}
+
+/// The same with these variables.
+pub(crate) fn run_with(arguments: &[&str], environment: &[(&str, &str)]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kvgauge"));
     without_settings(&mut command);
+    command.envs(environment.iter().copied());
     let mut child = command
         .args(arguments)
         .stdin(Stdio::null())

@@ -21,6 +21,7 @@ pub(crate) mod samples;
 pub(crate) mod steps;
 pub(crate) mod strict;
 pub(crate) mod tap;
+pub(crate) mod tls;
 pub(crate) mod upstream;
 pub(crate) mod wait;
 

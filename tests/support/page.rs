@@ -1,10 +1,11 @@
 //! A metrics page whose behaviour can be changed while it is read.
 
 use super::http::{Head, Wire};
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use serde_json::json;
-use socket2::{Domain, Protocol, Socket, Type};
-use std::io::Write;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -20,6 +21,8 @@ pub(crate) enum Behaviour {
     OpenMetrics(String),
     /// These bytes, then FIN.
     Raw(Vec<u8>),
+    /// These bytes to whatever comes first, be it HTTP or not, then FIN.
+    Bare(Vec<u8>),
     /// Accepts and never answers.
     Hang,
     /// Refuses the connection.
@@ -50,6 +53,14 @@ struct Shared {
     open: AtomicUsize,
     most_open: AtomicUsize,
     authorization: Mutex<Option<String>>,
+    host: Mutex<Option<String>>,
+    tls: Mutex<Option<Arc<ServerConfig>>>,
+}
+
+/// A connection, in TLS or not.
+enum Io {
+    Plain(TcpStream),
+    Tls(Box<StreamOwned<ServerConnection, TcpStream>>),
 }
 
 pub(crate) struct Page {
@@ -74,6 +85,8 @@ impl Page {
                 open: AtomicUsize::new(0),
                 most_open: AtomicUsize::new(0),
                 authorization: Mutex::new(None),
+                host: Mutex::new(None),
+                tls: Mutex::new(None),
             }),
             _reserved: reserved,
             listening: Mutex::new(None),
@@ -96,6 +109,24 @@ impl Page {
         Self::text(String::from_utf8(super::data::case(name)).unwrap())
     }
 
+    /// A page of `tests/data/expositions` at an https address.
+    pub(crate) fn real_in_tls(name: &str, server: &Arc<ServerConfig>) -> Self {
+        let page = Self::refusing();
+        page.show(server);
+        page.set(Behaviour::Text(super::data::page(name)));
+        page
+    }
+
+    /// Speaks TLS so from the next connection on.
+    pub(crate) fn show(&self, server: &Arc<ServerConfig>) {
+        *self.shared.tls.lock().unwrap() = Some(Arc::clone(server));
+    }
+
+    /// Speaks plain HTTP from the next connection on.
+    pub(crate) fn show_nothing(&self) {
+        *self.shared.tls.lock().unwrap() = None;
+    }
+
     pub(crate) fn refusing() -> Self {
         Self::new(Behaviour::Refuse)
     }
@@ -105,7 +136,14 @@ impl Page {
     }
 
     pub(crate) fn url(&self) -> String {
-        format!("http://{}/metrics", self.address)
+        let tls = self.shared.tls.lock().unwrap().is_some();
+        let scheme = if tls { "https" } else { "http" };
+        format!("{scheme}://{}/metrics", self.address)
+    }
+
+    /// What the last request had as `Host`.
+    pub(crate) fn host(&self) -> Option<String> {
+        self.shared.host.lock().unwrap().clone()
     }
 
     /// How often it has been asked.
@@ -195,10 +233,71 @@ fn bound(port: u16) -> Socket {
     socket
 }
 
+impl Io {
+    fn socket(&self) -> &TcpStream {
+        match self {
+            Io::Plain(stream) => stream,
+            Io::Tls(stream) => &stream.sock,
+        }
+    }
+
+    /// Nothing more is said.
+    fn end(&self) {
+        let _ = self.socket().shutdown(Shutdown::Write);
+    }
+
+    fn reset_on_close(&self) {
+        let socket = SockRef::from(self.socket());
+        socket.set_linger(Some(std::time::Duration::ZERO)).unwrap();
+    }
+}
+
+impl Read for Io {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Io::Plain(stream) => stream.read(bytes),
+            Io::Tls(stream) => stream.read(bytes),
+        }
+    }
+}
+
+impl Write for Io {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Io::Plain(stream) => stream.write(bytes),
+            Io::Tls(stream) => stream.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Io::Plain(stream) => stream.flush(),
+            Io::Tls(stream) => stream.flush(),
+        }
+    }
+}
+
 fn serve(stream: TcpStream, shared: &Shared) {
-    let mut wire = Wire::new(stream);
+    stream.set_nodelay(true).unwrap();
+    let tls = shared.tls.lock().unwrap().clone();
+    let mut wire = Wire::over(match tls {
+        None => Io::Plain(stream),
+        Some(config) => {
+            let connection = ServerConnection::new(config).unwrap();
+            Io::Tls(Box::new(StreamOwned::new(connection, stream)))
+        }
+    });
+    let behaviour = shared.behaviour.lock().unwrap().clone();
+    if let Behaviour::Bare(bytes) = behaviour {
+        if wire.some().is_ok() && wire.stream.write_all(&bytes).is_ok() {
+            wire.stream.end();
+            wire.rest();
+        }
+        return;
+    }
     while let Ok(head) = wire.head() {
         *shared.authorization.lock().unwrap() = head.get("authorization");
+        *shared.host.lock().unwrap() = head.get("host");
         shared.asked.fetch_add(1, Ordering::Relaxed);
         let target = head.target().to_owned();
         shared.targets.lock().unwrap().push(target.clone());
@@ -237,7 +336,7 @@ fn serve(stream: TcpStream, shared: &Shared) {
                 "HTTP/1.1 {status} Elsewhere\r\nLocation: {to}\r\nContent-Length: 0\r\n\r\n"
             )
             .into_bytes(),
-            Behaviour::Raw(bytes) => {
+            Behaviour::Raw(bytes) | Behaviour::Bare(bytes) => {
                 let _ = wire.stream.write_all(&bytes);
                 return;
             }
@@ -247,18 +346,18 @@ fn serve(stream: TcpStream, shared: &Shared) {
                 return;
             }
             Behaviour::Reset | Behaviour::Refuse | Behaviour::Paths(_) => {
-                wire.reset_on_close();
+                wire.stream.reset_on_close();
                 return;
             }
         };
-        if wire.stream.write_all(&bytes).is_err() {
+        if wire.stream.write_all(&bytes).is_err() || wire.stream.flush().is_err() {
             return;
         }
     }
 }
 
 /// What sglang-router asks of a worker.
-fn engine(wire: &mut Wire, head: &Head, page: &str) -> Vec<u8> {
+fn engine(wire: &mut Wire<Io>, head: &Head, page: &str) -> Vec<u8> {
     wire.request_body(head);
     let json = |value: serde_json::Value| answer(200, "application/json", &value.to_string());
     match head.target() {

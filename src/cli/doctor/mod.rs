@@ -9,7 +9,7 @@ use super::urls;
 use crate::config::{self, Settings, Source};
 use crate::engine;
 use crate::kv::FailureReason;
-use crate::scrape::{Look, Missed, get, look_at_source, search};
+use crate::scrape::{Access, Look, Missed, get, look_at_source, search};
 use finding::{Finding, Paste};
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -193,7 +193,7 @@ async fn ask_router(settings: &Settings) -> Result<Vec<u8>, Missed> {
         path: "/v1/models".into(),
         ..settings.upstream.clone()
     };
-    get("upstream", &url, &settings.scrape).await
+    get("upstream", &url, &settings.scrape, &Access::default()).await
 }
 
 /// A status is an answer too.

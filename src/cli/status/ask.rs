@@ -5,7 +5,7 @@ use crate::cli::role_line::RoleSays;
 use crate::config::{Scrape, Source, Target};
 use crate::engine::{self, SourceReading};
 use crate::kv::{Reading, Role, Roles, Unknown};
-use crate::scrape::{Look, Missed, Whose, get, look};
+use crate::scrape::{Access, Look, Missed, Whose, get, look};
 use serde::Deserialize;
 use std::net::SocketAddr;
 
@@ -15,6 +15,7 @@ pub(super) struct Asked {
     name: String,
     url: Target,
     role: Option<Role>,
+    access: Access,
     /// A kvgauge may be there, whose `/kv` says more than any page.
     maybe_ours: bool,
 }
@@ -75,11 +76,14 @@ impl Asked {
         Asked {
             name: "kvgauge".to_owned(),
             url: Target {
+                tls: false,
+                server_name: None,
                 host: admin.ip().to_string().into(),
                 port: admin.port(),
                 path: "/metrics".into(),
             },
             role: None,
+            access: Access::default(),
             maybe_ours: true,
         }
     }
@@ -95,6 +99,7 @@ impl Asked {
             name: source.name.to_string(),
             url: source.url.clone(),
             role: source.role,
+            access: Access::of(source),
             maybe_ours: bare,
         }
     }
@@ -117,7 +122,7 @@ impl Asked {
             },
             ..self.url.clone()
         };
-        match look(&self.name, &page, scrape).await {
+        match look(&self.name, &page, scrape, &self.access).await {
             Ok(look) if look.whose == Whose::Kvgauge => match self.kv(scrape).await {
                 Ok(Some(answer)) => answer,
                 Ok(None) | Err(_) => Answer::Page(Box::new(look)),
@@ -133,11 +138,11 @@ impl Asked {
             path: path.into(),
             ..self.url.clone()
         };
-        let kv = get(&self.name, &at("/kv"), scrape).await?;
+        let kv = get(&self.name, &at("/kv"), scrape, &self.access).await?;
         let Ok(kv) = serde_json::from_slice::<Kv>(&kv) else {
             return Ok(None);
         };
-        let sources = get(&self.name, &at("/sources"), scrape).await?;
+        let sources = get(&self.name, &at("/sources"), scrape, &self.access).await?;
         let Ok(sources) = serde_json::from_slice::<Sources>(&sources) else {
             return Ok(None);
         };

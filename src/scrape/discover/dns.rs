@@ -1,6 +1,7 @@
-//! DNS names: every address that a name has (A and AAAA) is a source.
+//! DNS names: every address that a name has (A and AAAA) is a source, which is asked for by the name:
+//! in the `Host` field, and as the one that its certificate must be for.
 
-use super::{Found, Looked, Problem};
+use super::{Found, Looked, Own, Problem};
 use crate::config::{DnsName, Target};
 use crate::net;
 use std::sync::Arc;
@@ -40,13 +41,16 @@ impl Dns {
                 Ok(addresses) => {
                     let mut found: Vec<Found> = Vec::new();
                     for address in addresses {
+                        let host: Arc<str> = address.ip().to_canonical().to_string().into();
                         let url = Target {
-                            host: Arc::from(address.ip().to_canonical().to_string()),
+                            server_name: (host != page.host).then(|| Arc::clone(&page.host)),
+                            host,
                             ..page.clone()
                         };
                         found.push(Found {
                             url,
                             role: known.name.role,
+                            own: Own::default(),
                         });
                     }
                     known.found = found;

@@ -1,10 +1,11 @@
 //! Files as Prometheus' `file_sd_configs` reads them, in JSON: a list of groups, each with `targets`
-//! (`host:port`) and `labels`, of which `role`, `__scheme__` (http only) and `__metrics_path__` are
-//! understood. A file is read again when it has changed; one that is broken keeps the last good list,
+//! (`host:port`) and `labels`, of which `role`, `__scheme__`, `__metrics_path__`,
+//! `__scrape_interval__`, and our own `__kvgauge_engine__` and `__kvgauge_kind__` are understood
+//! (Prometheus keeps no label that begins with two underscores). A file is read again when it has changed; one that is broken keeps the last good list,
 //! one that is gone takes its sources with it.
 
-use super::{Found, Looked, Problem};
-use crate::config::Target;
+use super::{Found, Looked, Own, Problem};
+use crate::config::{self, ENGINES, Settings, Target};
 use crate::kv::Role;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -12,7 +13,7 @@ use std::fs::{self, File, Metadata};
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 /// Bytes of one file.
 const MOST_BYTES: u64 = 4 << 20;
@@ -24,6 +25,15 @@ const MOST_FILES: usize = 256;
 pub(in crate::scrape) struct Files {
     patterns: Vec<Arc<str>>,
     known: BTreeMap<PathBuf, Known>,
+    may: May,
+}
+
+/// What labels may say.
+struct May {
+    /// The mappings that are set.
+    mappings: Vec<Arc<str>>,
+    /// A reading has to last for three intervals.
+    longest: Duration,
 }
 
 /// A file, as it was when it was last read.
@@ -48,13 +58,25 @@ struct Group {
     labels: BTreeMap<String, String>,
 }
 
+// === impl Group ===
+
+impl Group {
+    fn label(&self, name: &str) -> Option<&str> {
+        self.labels.get(name).map(String::as_str)
+    }
+}
+
 // === impl Files ===
 
 impl Files {
-    pub(super) fn new(patterns: &[Arc<str>]) -> Files {
+    pub(super) fn new(patterns: &[Arc<str>], settings: &Settings) -> Files {
         Files {
             patterns: patterns.to_vec(),
             known: BTreeMap::new(),
+            may: May {
+                mappings: settings.mappings.keys().cloned().collect(),
+                longest: settings.scrape.max_age / 3,
+            },
         }
     }
 
@@ -89,7 +111,7 @@ impl Files {
         self.known.retain(|path, _| paths.contains(path));
         for path in paths {
             let known = self.known.entry(path.clone()).or_default();
-            known.renew(&path);
+            known.renew(&path, &self.may);
             if let Some(what) = &known.problem {
                 let words = format!(
                     "{} (discovery.file_sd) {what}: mend the file",
@@ -110,7 +132,7 @@ impl Files {
 
 impl Known {
     /// Reads the file if it has changed.
-    fn renew(&mut self, path: &Path) {
+    fn renew(&mut self, path: &Path, may: &May) {
         let seen = fs::metadata(path).ok().map(|data| Seen::of(&data));
         if seen.is_some() && seen == self.seen {
             return;
@@ -124,7 +146,7 @@ impl Known {
             }
         };
         self.seen = seen;
-        match read(&text) {
+        match read(&text, may) {
             Ok(found) => {
                 self.found = found;
                 self.problem = None;
@@ -142,6 +164,41 @@ impl Seen {
             modified: data.modified().ok(),
             bytes: data.len(),
         }
+    }
+}
+
+// === impl May ===
+
+impl May {
+    /// What a group's labels say of how its targets are read.
+    fn own(&self, group: &Group) -> Result<Own, String> {
+        /// The shortest interval, as in settings.
+        const SHORTEST: Duration = Duration::from_millis(10);
+        let mut own = Own::default();
+        if let Some(text) = group.label("__scrape_interval__") {
+            let interval = config::read_duration(text)
+                .map_err(|why| format!("has a __scrape_interval__ that is none: {why}"))?;
+            // Prometheus' is often longer, and its files are not ours alone.
+            let longest = self.longest.max(SHORTEST);
+            own.interval = Some(interval.clamp(SHORTEST, longest));
+        }
+        if let Some(name) = group.label("__kvgauge_engine__") {
+            let mapping = self.mappings.iter().any(|mapping| &**mapping == name);
+            if !mapping && !ENGINES.contains(&name) {
+                return Err(format!(
+                    "has the engine \"{}\" in __kvgauge_engine__, which is none that is known here, and \
+                     no mapping",
+                    shown(name)
+                ));
+            }
+            own.engine = Some(Arc::from(name));
+        }
+        if let Some(text) = group.label("__kvgauge_kind__") {
+            let kind = config::read_kind(text)
+                .map_err(|why| format!("has a __kvgauge_kind__ that is none: {why}"))?;
+            own.kind = Some(kind);
+        }
+        Ok(own)
     }
 }
 
@@ -218,13 +275,12 @@ fn text(path: &Path) -> io::Result<Vec<u8>> {
 }
 
 /// The pages of a file's targets; the error says what is wrong with the file.
-fn read(text: &[u8]) -> Result<Vec<Found>, String> {
+fn read(text: &[u8], may: &May) -> Result<Vec<Found>, String> {
     let groups: Vec<Group> = serde_json::from_slice(text)
         .map_err(|error| format!("is no list of targets in JSON ({error})"))?;
     let mut found = Vec::new();
     for group in &groups {
-        let label = |name| group.labels.get(name).map(String::as_str);
-        let role = match label("role") {
+        let role = match group.label("role") {
             None | Some("") => None,
             Some(text) => Some(text.parse::<Role>().map_err(|()| {
                 format!(
@@ -233,14 +289,15 @@ fn read(text: &[u8]) -> Result<Vec<Found>, String> {
                 )
             })?),
         };
-        let scheme = label("__scheme__").unwrap_or("http");
-        let path = label("__metrics_path__").unwrap_or("/metrics");
+        let scheme = group.label("__scheme__").unwrap_or("http");
+        let path = group.label("__metrics_path__").unwrap_or("/metrics");
         if !path.starts_with('/') {
             return Err(format!(
                 "has the path \"{}\" in __metrics_path__; it must begin with /",
                 shown(path)
             ));
         }
+        let own = may.own(group)?;
         for target in &group.targets {
             if target.contains('/') {
                 return Err(format!(
@@ -250,7 +307,11 @@ fn read(text: &[u8]) -> Result<Vec<Found>, String> {
             }
             let url = Target::page(&format!("{scheme}://{target}{path}"))
                 .map_err(|why| format!("has the target \"{}\", which {why}", shown(target)))?;
-            found.push(Found { url, role });
+            found.push(Found {
+                url,
+                role,
+                own: own.clone(),
+            });
         }
     }
     Ok(found)
@@ -264,6 +325,15 @@ fn shown(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::SourceKind;
+
+    fn files(pattern: &str) -> Files {
+        Files::new(&[pattern.into()], &Settings::defaults())
+    }
+
+    fn read(text: &[u8]) -> Result<Vec<Found>, String> {
+        super::read(text, &files("a.json").may)
+    }
 
     #[test]
     fn targets_and_the_labels_that_count_become_pages() {
@@ -292,6 +362,29 @@ mod tests {
     }
 
     #[test]
+    fn labels_say_how_their_targets_are_read_and_others_say_nothing() {
+        let text = br#"[
+            {"targets":["a"],"labels":{"__scheme__":"https","__scrape_interval__":"500ms",
+                "__kvgauge_engine__":"vllm","__kvgauge_kind__":"metrics"}},
+            {"targets":["b:1"],"labels":{"__scrape_interval__":"1m","engine":"ours","kind":"big"}}
+        ]"#;
+        let found = read(text).unwrap();
+        assert_eq!(found[0].url.to_string(), "https://a:443/metrics");
+        let own = Own {
+            interval: Some(Duration::from_millis(500)),
+            engine: Some("vllm".into()),
+            kind: Some(SourceKind::Metrics),
+        };
+        assert_eq!(found[0].own, own);
+        // Longer than a reading lasts is cut to a third of that.
+        let own = Own {
+            interval: Some(Duration::from_secs(10) / 3),
+            ..Own::default()
+        };
+        assert_eq!(found[1].own, own);
+    }
+
+    #[test]
     fn what_is_wrong_with_a_file_is_said() {
         for (text, words) in [
             ("- targets: [a:1]", "is no list of targets in JSON"),
@@ -301,8 +394,20 @@ mod tests {
                 "decoder",
             ),
             (
-                r#"[{"targets":["a:1"],"labels":{"__scheme__":"https"}}]"#,
-                "is https",
+                r#"[{"targets":["a:1"],"labels":{"__scheme__":"ftp"}}]"#,
+                "is not an http URL",
+            ),
+            (
+                r#"[{"targets":["a:1"],"labels":{"__scrape_interval__":"15"}}]"#,
+                "`15` has no unit",
+            ),
+            (
+                r#"[{"targets":["a:1"],"labels":{"__kvgauge_engine__":"vlm"}}]"#,
+                "the engine \"vlm\" in __kvgauge_engine__",
+            ),
+            (
+                r#"[{"targets":["a:1"],"labels":{"__kvgauge_kind__":"page"}}]"#,
+                "`page` is nothing that can be read",
             ),
             (
                 r#"[{"targets":["a:1"],"labels":{"__metrics_path__":"m"}}]"#,
@@ -335,25 +440,25 @@ mod tests {
     fn a_file_that_is_named_must_be_there_and_one_that_can_not_be_seen_keeps_its_list() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.json");
-        let mut files = Files::new(&[path.to_str().unwrap().into()]);
-        let problem = files.look().problem.unwrap().to_string();
+        let mut found = files(path.to_str().unwrap());
+        let problem = found.look().problem.unwrap().to_string();
         assert!(problem.contains("can't be looked for"), "{problem}");
         fs::write(&path, r#"[{"targets":["a:1"]}]"#).unwrap();
-        assert_eq!(files.look().found.unwrap().len(), 1);
+        assert_eq!(found.look().found.unwrap().len(), 1);
 
         // What is no folder can't be looked through, which is not the same as being empty.
         let below = folder.path().join("d");
         fs::create_dir(&below).unwrap();
         fs::write(below.join("b.json"), r#"[{"targets":["b:1"]}]"#).unwrap();
-        let mut files = Files::new(&[format!("{}/*.json", below.display()).into()]);
-        assert_eq!(files.look().found.unwrap().len(), 1);
+        let mut found = files(&format!("{}/*.json", below.display()));
+        assert_eq!(found.look().found.unwrap().len(), 1);
         fs::rename(&below, folder.path().join("e")).unwrap();
         fs::write(&below, "").unwrap();
-        let looked = files.look();
+        let looked = found.look();
         assert!(looked.problem.is_some());
         assert_eq!(looked.found.unwrap().len(), 1);
         fs::remove_file(&below).unwrap();
-        assert_eq!(files.look().found, Some(Vec::new()));
+        assert_eq!(found.look().found, Some(Vec::new()));
     }
 
     #[test]
@@ -362,13 +467,13 @@ mod tests {
         let path = |name: &str| folder.path().join(name);
         let write = |name: &str, text: &str| fs::write(path(name), text).unwrap();
         let pattern = format!("{}/*.json", folder.path().display());
-        let mut files = Files::new(&[pattern.into()]);
-        assert_eq!(files.look().found, Some(Vec::new()));
+        let mut found = files(&pattern);
+        assert_eq!(found.look().found, Some(Vec::new()));
 
         write("a.json", r#"[{"targets":["a:1"]}]"#);
         write("b.json", r#"[{"targets":["b:1"]}]"#);
         write("c.yml", "- targets: [c:1]");
-        let looked = files.look();
+        let looked = found.look();
         assert_eq!(looked.problem, None);
         assert_eq!(looked.found.unwrap().len(), 2);
 
@@ -376,7 +481,7 @@ mod tests {
         write("b.json", r#"[{"targets":["b:1","b:2"]}]"#);
         // As long as it is so.
         for _ in 0..2 {
-            let looked = files.look();
+            let looked = found.look();
             let problem = looked.problem.unwrap().to_string();
             assert!(problem.contains("a.json"), "{problem}");
             assert!(problem.contains("its last good list holds"), "{problem}");
@@ -390,7 +495,7 @@ mod tests {
         }
 
         fs::remove_file(path("a.json")).unwrap();
-        let looked = files.look();
+        let looked = found.look();
         assert_eq!(looked.problem, None);
         assert_eq!(looked.found.unwrap().len(), 2);
     }

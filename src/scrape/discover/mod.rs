@@ -9,11 +9,13 @@ mod workers;
 pub(crate) use once::{Way, search};
 pub(super) use plan::plan;
 
-use crate::config::{Settings, Target};
+use crate::config::{Settings, SourceKind, Target};
 use crate::kv::Role;
+use crate::net::Trusts;
 use dns::Dns;
 use file_sd::Files;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 use workers::Workers;
 
@@ -27,6 +29,16 @@ pub(super) struct Found {
     pub(super) url: Target,
     /// What the source's engine does, where that was said.
     pub(super) role: Option<Role>,
+    /// What its own entry says in place of `[discovery.source]`.
+    pub(super) own: Own,
+}
+
+/// What one entry of a list says of its source alone.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Own {
+    pub(super) interval: Option<Duration>,
+    pub(super) engine: Option<Arc<str>>,
+    pub(super) kind: Option<SourceKind>,
 }
 
 /// What one look came to.
@@ -85,15 +97,17 @@ impl fmt::Display for Problem {
 
 impl Finder {
     /// Those that are set.
-    pub(super) fn all(settings: &Settings) -> Vec<Finder> {
+    pub(super) fn all(settings: &Settings, trusts: &Trusts) -> Vec<Finder> {
         let discovery = &settings.discovery;
         let mut all = Vec::new();
         if let Some(router) = &discovery.workers {
-            let workers = Workers::new(router, &settings.scrape);
+            let trust = trusts.of(discovery.ca_file.as_ref());
+            let token = discovery.bearer_file.as_ref();
+            let workers = Workers::new(router, &settings.scrape, token, trust);
             all.push(Finder::Workers(Box::new(workers)));
         }
         if !discovery.file_sd.is_empty() {
-            all.push(Finder::Files(Files::new(&discovery.file_sd)));
+            all.push(Finder::Files(Files::new(&discovery.file_sd, settings)));
         }
         if !discovery.dns.is_empty() {
             let limit = settings.scrape.timeout;

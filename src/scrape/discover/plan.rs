@@ -1,7 +1,7 @@
 //! From what the settings say and what was found to the sources that are read. Pure.
 
 use super::Found;
-use crate::config::{Settings, Source};
+use crate::config::{Settings, Source, SourceKind};
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -26,11 +26,20 @@ pub(in crate::scrape) fn plan(settings: &Settings, lists: &[Vec<Found>]) -> Plan
     let mut sources = settings.sources.clone();
     let mut pages: HashSet<_> = sources.iter().map(|s| s.url.page_identity()).collect();
     let mut names: HashSet<Arc<str>> = sources.iter().map(|s| Arc::clone(&s.name)).collect();
+    // Those that are not read by their page.
+    let loads: HashSet<_> = sources
+        .iter()
+        .filter(|source| source.kind == SourceKind::SglangLoads)
+        .map(|source| source.url.page_identity())
+        .collect();
     let mut found = Vec::new();
     for (list, one) in lists.iter().enumerate() {
         for page in one {
             let own = [settings.listen, settings.admin.listen];
             if own.into_iter().any(|listener| page.url.reaches(listener)) {
+                continue;
+            }
+            if loads.contains(&page.url.loads().page_identity()) {
                 continue;
             }
             if pages.insert(page.url.page_identity()) {
@@ -48,9 +57,26 @@ pub(in crate::scrape) fn plan(settings: &Settings, lists: &[Vec<Found>]) -> Plan
             continue;
         }
         taken += 1;
-        sources.push(Source::new(name, page.url.clone(), page.role));
+        sources.push(source(name, page, settings));
     }
     Plan { sources, beyond }
+}
+
+/// A source that is read as `[discovery.source]` and its own entry say.
+fn source(name: Arc<str>, found: &Found, settings: &Settings) -> Source {
+    let (set, own) = (&settings.discovery.source, &found.own);
+    let mut source = Source {
+        interval: own.interval.or(set.interval),
+        engine: own.engine.clone().or_else(|| set.engine.clone()),
+        kind: own.kind.unwrap_or(set.kind),
+        bearer_file: set.bearer_file.clone(),
+        ca_file: set.ca_file.clone(),
+        keep: set.keep.clone(),
+        drop: set.drop.clone(),
+        ..Source::new(name, found.url.clone(), found.role)
+    };
+    source.url = source.kind.page(source.url);
+    source
 }
 
 /// `decode-host:port`: role, host and port, and the path where it is not the usual one, in the
@@ -81,11 +107,13 @@ mod tests {
     use super::*;
     use crate::config::Target;
     use crate::kv::Role;
+    use crate::scrape::discover::Own;
 
     fn found(url: &str, role: Option<Role>) -> Found {
         Found {
             url: Target::page(url).unwrap(),
             role,
+            own: Own::default(),
         }
     }
 
@@ -160,6 +188,47 @@ mod tests {
             assert_eq!(plan.beyond, [2]);
             list.reverse();
         }
+    }
+
+    #[test]
+    fn those_found_are_read_as_the_settings_say_and_their_own_entry_before_that() {
+        let mut settings = settings();
+        let set = &mut settings.discovery.source;
+        set.ca_file = Some(Arc::from(std::path::Path::new("/ca.pem")));
+        set.kind = SourceKind::SglangLoads;
+        set.engine = Some("sglang".into());
+        let mut other = found("https://10.0.0.2", None);
+        other.own.kind = Some(SourceKind::Metrics);
+        other.own.engine = Some("vllm".into());
+        let list = vec![found("https://10.0.0.1", None), other];
+        let plan = plan(&settings, &[list]);
+        let seen: Vec<_> = plan
+            .sources
+            .iter()
+            .map(|s| (&*s.name, s.url.to_string(), s.engine.as_deref()))
+            .collect();
+        let loads = "https://10.0.0.1:443/v1/loads".to_owned();
+        let page = "https://10.0.0.2:443/metrics".to_owned();
+        assert_eq!(
+            seen,
+            [
+                ("10.0.0.1:443", loads, Some("sglang")),
+                ("10.0.0.2:443", page, Some("vllm")),
+            ]
+        );
+        assert!(plan.sources.iter().all(|s| s.ca_file.is_some()));
+    }
+
+    #[test]
+    fn a_server_whose_loads_are_read_is_not_read_by_its_page_too() {
+        let mut settings = settings();
+        let url = Target::page("http://10.0.0.1:8000").unwrap().loads();
+        settings.sources.push(Source {
+            kind: SourceKind::SglangLoads,
+            ..Source::new("mine".into(), url, Some(Role::Decode))
+        });
+        let list = vec![found("http://10.0.0.1:8000", Some(Role::Decode))];
+        assert_eq!(names(&plan(&settings, &[list])), ["mine"]);
     }
 
     #[test]

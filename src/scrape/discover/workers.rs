@@ -2,13 +2,16 @@
 //! `worker_type` (`regular`, `prefill`, `decode`) and more. A worker that the router takes for unhealthy
 //! stays a source: its own page says how it is.
 
-use super::{Found, Looked, Problem};
+use super::{Found, Looked, Own, Problem};
 use crate::config::{Scrape, Target};
 use crate::kv::Role;
-use crate::scrape::explain::explain;
+use crate::net::Trust;
+use crate::scrape::explain::{Keys, explain};
 use crate::scrape::fetch::{Failed, Fetcher};
 use http::StatusCode;
 use serde::Deserialize;
+use std::path::Path;
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// Bytes of the list: a worker has less than one KiB.
@@ -40,7 +43,12 @@ struct Worker {
 // === impl Workers ===
 
 impl Workers {
-    pub(super) fn new(router: &Target, scrape: &Scrape) -> Workers {
+    pub(super) fn new(
+        router: &Target,
+        scrape: &Scrape,
+        token: Option<&Arc<Path>>,
+        trust: Rc<Trust>,
+    ) -> Workers {
         let url = Target {
             path: Arc::from("/workers"),
             ..router.clone()
@@ -50,7 +58,9 @@ impl Workers {
             ..scrape.clone()
         };
         Workers {
-            fetcher: Fetcher::json(&url, &scrape),
+            fetcher: Fetcher::json(&url, &scrape)
+                .with_token(token)
+                .with_trust(trust),
             url,
         }
     }
@@ -74,7 +84,7 @@ impl Workers {
             Failed::TooLarge { seen, .. } => {
                 format!("{NAME}'s list at {} {seen}: is it that router?", self.url)
             }
-            failed => explain(NAME, &self.url, failed),
+            failed => explain(NAME, &self.url, failed, &Keys::WORKERS),
         }
     }
 }
@@ -110,7 +120,11 @@ fn read(text: &[u8]) -> Looked {
             _ => None,
         };
         match Target::page(url) {
-            Ok(url) => found.push(Found { url, role }),
+            Ok(url) => found.push(Found {
+                url,
+                role,
+                own: Own::default(),
+            }),
             Err(why) => {
                 problem.get_or_insert_with(|| {
                     let url: String = url.escape_debug().take(200).collect();
