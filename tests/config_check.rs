@@ -119,4 +119,15 @@ fn sources_that_are_found_are_announced() {
         text.contains("  discovery.workers = http://r:1 (default off)\n"),
         "{text}"
     );
+    let text = check(
+        "[discovery]\ndns = ['https://e']\nsource = { ca_file = '/ca.pem', keep = ['a', 'b'] }",
+    );
+    let text = text.unwrap();
+    for line in [
+        "  discovery.dns = https://e:443/metrics (default off)",
+        "  discovery.source.ca_file = /ca.pem (default off)",
+        "  discovery.source.keep = (?:a)|(?:b) (default off)",
+    ] {
+        assert!(text.lines().any(|l| l == line), "{line}: {text}");
+    }
 }

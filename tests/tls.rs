@@ -423,7 +423,7 @@ fn without_a_file_the_systems_cas_are_trusted() {
     assert_eq!(
         refused(&system(other.path())),
         format!(
-            "decode has a certificate at {} that is of no CA which this machine trusts: name its CA in the source's ca_file",
+            "decode has a certificate at {} that is of no CA which this machine trusts: name its CA in the source's ca_file, or in SSL_CERT_FILE",
             page.address()
         )
     );

@@ -205,7 +205,7 @@ fn explain_tls(name: &str, path: &str, at: &str, error: &TlsError, keys: &Keys) 
             )
         }
         TlsError::Untrusted { file: None, .. } => format!(
-            "{name} has a certificate at {at} that is of no CA which this machine trusts: name its CA in {ca_file}"
+            "{name} has a certificate at {at} that is of no CA which this machine trusts: name its CA in {ca_file}, or in SSL_CERT_FILE"
         ),
         TlsError::NotNow(says) => format!(
             "{name}'s certificate at {at} {says}: renew it, or set the clock of this machine if that is wrong"
