@@ -535,7 +535,10 @@ fn a_reading_holds_until_max_age_unless_its_source_is_gone() {
 
     for reason in FailureReason::ALL {
         let failed = source(Some(taken), Some(reason), at(1000));
-        let gone = matches!(reason, FailureReason::Connect | FailureReason::Resolve);
+        let gone = matches!(
+            reason,
+            FailureReason::Connect | FailureReason::Resolve | FailureReason::Tls
+        );
         let (soon, late) = if gone {
             (Err(Unknown::Unreachable), Err(Unknown::Unreachable))
         } else {
