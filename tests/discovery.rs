@@ -199,6 +199,16 @@ fn an_unhealthy_worker_stays_and_one_that_settings_name_is_read_once() {
         (pool(&answer.head, "decode").number("missing") == Some(1.0)).then_some(())
     });
     until_usage(&kvgauge, Some(DECODE_USAGE));
+    // Whom the router takes for unhealthy is told, and again when that is over.
+    let both = [mine.address().to_string(), gone.address().to_string()];
+    assert_eq!(discovery(&kvgauge)["unhealthy"], json!(both));
+    let told = kvgauge.says("for unhealthy");
+    assert!(told.contains(&both.join(", ")), "{told}");
+    router.set(Behaviour::Text(list));
+    kvgauge.says("takes all of its workers for healthy again");
+    eventually("nobody is called unhealthy", || {
+        (discovery(&kvgauge)["unhealthy"] == json!([])).then_some(())
+    });
 }
 
 #[test]

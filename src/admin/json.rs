@@ -95,6 +95,7 @@ fn discovery(discovery: &Discovery, now: Instant) -> Value {
         },
         "found": discovery.found,
         "left_out": discovery.left_out,
+        "unhealthy": discovery.unhealthy,
         "age_ms": discovery.taken.map(since),
         "failures": discovery.failures,
         "problem": discovery.problem,

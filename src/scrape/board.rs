@@ -31,6 +31,8 @@ pub struct Discovery {
     pub found: usize,
     /// Of those, how many are beyond `discovery.max_sources`.
     pub left_out: usize,
+    /// Of those, whom the list itself calls unhealthy; the first few. They are read like the others.
+    pub unhealthy: Vec<Arc<str>>,
     /// When the newest list came.
     pub taken: Option<Instant>,
     /// Looks so far that did not see all.

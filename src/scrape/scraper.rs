@@ -113,9 +113,21 @@ fn not_looked(kind: &'static str) -> Discovery {
         up: None,
         found: 0,
         left_out: 0,
+        unhealthy: Vec::new(),
         taken: None,
         failures: 0,
         problem: None,
+    }
+}
+
+fn tell_health(unhealthy: &[Arc<str>]) {
+    if unhealthy.is_empty() {
+        tracing::info!("the router takes all of its workers for healthy again");
+    } else {
+        let names = unhealthy.join(", ");
+        tracing::warn!(
+            "the router takes {names} for unhealthy and sends nothing there: see its own log; their pages are read all the same"
+        );
     }
 }
 
@@ -167,6 +179,10 @@ impl Crew {
         if let Some(found) = &looked.found {
             discovery.found = found.len();
             discovery.taken = Some(Instant::now());
+            if looked.unhealthy != discovery.unhealthy {
+                self.tell(|| tell_health(&looked.unhealthy));
+                discovery.unhealthy.clone_from(&looked.unhealthy);
+            }
         }
         let kind = discovery.kind;
         let problem = looked.problem.as_ref();

@@ -98,6 +98,16 @@ pub(super) fn of_way(way: &Way, most: usize) -> Finding {
         Some(found @ 1..) => finding.say(format!("found {}", several(found as u64, "page"))),
         Some(0) | None => {}
     }
+    if !way.unhealthy.is_empty() {
+        let names: Vec<String> = way.unhealthy.iter().map(|name| shown(name)).collect();
+        finding.wrong(
+            format!(
+                "the router takes {} for unhealthy, and sends nothing there",
+                names.join(", ")
+            ),
+            "see whether it answers /health, and the router's own log",
+        );
+    }
     if let Some(words) = &way.problem {
         finding.failed(words);
     }

@@ -66,6 +66,7 @@ impl Dns {
         }
         let all = self.names.iter().flat_map(|known| known.found.clone());
         Looked {
+            unhealthy: Vec::new(),
             found: Some(all.collect()),
             problem,
         }

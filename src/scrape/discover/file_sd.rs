@@ -122,6 +122,7 @@ impl Files {
         }
         let found = self.known.values().flat_map(|known| known.found.clone());
         Looked {
+            unhealthy: Vec::new(),
             found: Some(found.collect()),
             problem,
         }

@@ -46,6 +46,8 @@ pub(super) struct Own {
 pub(super) struct Looked {
     /// All pages that there are now; `None` where nothing could be seen, so that the last list holds.
     pub(super) found: Option<Vec<Found>>,
+    /// Of those, whom the list itself calls unhealthy; the first few.
+    pub(super) unhealthy: Vec<Arc<str>>,
     pub(super) problem: Option<Problem>,
 }
 

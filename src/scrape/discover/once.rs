@@ -3,6 +3,7 @@
 use super::{Finder, plan};
 use crate::config::{Settings, Source};
 use crate::net::Trusts;
+use std::sync::Arc;
 
 /// One way in which sources are found, and what one look came to.
 #[derive(Clone, Debug)]
@@ -13,6 +14,8 @@ pub(crate) struct Way {
     pub(crate) at: String,
     /// Pages on the list; `None` where no list was seen.
     pub(crate) found: Option<usize>,
+    /// Of those, whom the list itself calls unhealthy.
+    pub(crate) unhealthy: Vec<Arc<str>>,
     /// Of those, how many are not read since there are too many.
     pub(crate) beyond: usize,
     /// The cause, and behind the last colon the cure, where something was wrong.
@@ -29,6 +32,7 @@ pub(crate) async fn search(settings: &Settings) -> (Vec<Source>, Vec<Way>) {
             kind: finder.kind(),
             at: finder.at(settings),
             found: looked.found.as_ref().map(Vec::len),
+            unhealthy: looked.unhealthy,
             beyond: 0,
             problem: looked.problem.map(|problem| problem.words),
         });

@@ -17,6 +17,9 @@ use std::sync::Arc;
 /// Bytes of the list: a worker has less than one KiB.
 const MOST_BYTES: usize = 4 << 20;
 
+/// Unhealthy workers that are named.
+const MOST_NAMED: usize = 16;
+
 /// What messages call the router.
 const NAME: &str = "the router (discovery.workers)";
 
@@ -38,6 +41,7 @@ struct Listing {
 struct Worker {
     url: String,
     worker_type: Option<String>,
+    is_healthy: Option<bool>,
 }
 
 // === impl Workers ===
@@ -70,6 +74,7 @@ impl Workers {
             Ok(text) => read(&text),
             Err(failed) => Looked {
                 found: None,
+                unhealthy: Vec::new(),
                 problem: Some(Problem::new(self.explain(&failed)).while_holds(LIST)),
             },
         }
@@ -96,6 +101,7 @@ fn read(text: &[u8]) -> Looked {
         Err(error) => {
             return Looked {
                 found: None,
+                unhealthy: Vec::new(),
                 problem: Some(
                     Problem::new(format!(
                         "{NAME} answered at /workers with no list of workers ({error}): name sglang-router's API port"
@@ -106,6 +112,7 @@ fn read(text: &[u8]) -> Looked {
         }
     };
     let mut found = Vec::new();
+    let mut unhealthy = Vec::new();
     let mut problem = None;
     for worker in &listing.workers {
         // Of a worker with data-parallel ranks that are balanced one by one, `@` and the rank.
@@ -120,11 +127,16 @@ fn read(text: &[u8]) -> Looked {
             _ => None,
         };
         match Target::page(url) {
-            Ok(url) => found.push(Found {
-                url,
-                role,
-                own: Own::default(),
-            }),
+            Ok(url) => {
+                if worker.is_healthy == Some(false) && unhealthy.len() < MOST_NAMED {
+                    unhealthy.push(url.authority().into());
+                }
+                found.push(Found {
+                    url,
+                    role,
+                    own: Own::default(),
+                });
+            }
             Err(why) => {
                 problem.get_or_insert_with(|| {
                     let url: String = url.escape_debug().take(200).collect();
@@ -137,6 +149,7 @@ fn read(text: &[u8]) -> Looked {
     }
     Looked {
         found: Some(found),
+        unhealthy,
         problem,
     }
 }
@@ -156,6 +169,7 @@ mod tests {
             ],"total":4,"stats":{}}"#,
         );
         assert_eq!(looked.problem, None);
+        assert_eq!(looked.unhealthy, ["10.0.0.2:8000".into()]);
         let found: Vec<_> = looked.found.unwrap();
         let found: Vec<_> = found.iter().map(|f| (f.url.to_string(), f.role)).collect();
         assert_eq!(
