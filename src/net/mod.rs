@@ -1,9 +1,11 @@
-//! Sockets: dialling, TLS, listening, the pool of connections to one target, descriptor limits.
+//! Sockets: dialling, TLS, listening, the pool of connections to one target, descriptor limits; and the
+//! small files that belong to them.
 //! Used by the data path and by the scraper; each thread has a pool of its own.
 
 mod causes;
 mod connect;
 mod dial;
+mod file;
 mod limits;
 mod listen;
 mod pool;
@@ -13,6 +15,7 @@ mod trust;
 pub use causes::caused_by;
 pub use connect::{Connect, Plain};
 pub use dial::{DialError, dial, resolve};
+pub use file::small_file;
 pub use limits::raise_descriptor_limit;
 pub use listen::{bind, prepare};
 pub use pool::{MIN_BUFFER, Pool, PoolError, PoolLimits, PooledBody, Sent};

@@ -9,6 +9,7 @@
 //! A certificate that stands among them itself is trusted too, even if it is a CA's: that is what
 //! `openssl req -x509` makes for a server of its own.
 
+use super::small_file;
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring};
@@ -20,8 +21,7 @@ use rustls::{
 };
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::Read;
+use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::rc::Rc;
@@ -225,19 +225,7 @@ fn config(
 
 /// The certificates of a file; the error says what is wrong with it.
 fn in_file(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
-    let failed = |error: std::io::Error| format!("can't be read ({error})");
-    // A pipe would stop this thread until somebody writes.
-    if !fs::metadata(path).map_err(failed)?.is_file() {
-        return Err("is no file".to_owned());
-    }
-    let mut text = Vec::new();
-    let file = File::open(path).map_err(failed)?;
-    file.take(MOST_BYTES + 1)
-        .read_to_end(&mut text)
-        .map_err(failed)?;
-    if text.len() as u64 > MOST_BYTES {
-        return Err(format!("has more than {MOST_BYTES} bytes"));
-    }
+    let text = small_file(path, MOST_BYTES)?;
     let all = CertificateDer::pem_slice_iter(&text).collect::<Result<Vec<_>, _>>();
     match all {
         Ok(none) if none.is_empty() => Err("holds no certificate in PEM".to_owned()),

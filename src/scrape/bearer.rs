@@ -5,9 +5,8 @@
 //! is renewed in place is taken up by itself. While the file can't be read the token before is used,
 //! and without one the source is asked without: it may be open, or says itself what it wants.
 
+use crate::net::small_file;
 use http::HeaderValue;
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -91,19 +90,7 @@ impl Bearer {
 /// The file's token as a field's value. The error says what is wrong with the file, and nothing of
 /// what is in it.
 fn token(path: &Path) -> Result<HeaderValue, String> {
-    let failed = |error: std::io::Error| format!("can't be read ({error})");
-    // A pipe would stop this thread until somebody writes.
-    if !std::fs::metadata(path).map_err(failed)?.is_file() {
-        return Err("is no file".to_owned());
-    }
-    let mut text = Vec::new();
-    let file = File::open(path).map_err(failed)?;
-    file.take(MOST_BYTES + 1)
-        .read_to_end(&mut text)
-        .map_err(failed)?;
-    if text.len() as u64 > MOST_BYTES {
-        return Err(format!("has more than {MOST_BYTES} bytes"));
-    }
+    let text = small_file(path, MOST_BYTES)?;
     let token = text.trim_ascii();
     if token.is_empty() {
         return Err("is empty".to_owned());
