@@ -288,6 +288,55 @@ fn sources_follow_file_sd_files() {
 }
 
 #[test]
+fn a_role_of_somebody_elses_is_told_once_and_the_page_says_it() {
+    let upstream = Upstream::ok();
+    let decode = Page::real(DECODE);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("shared.json");
+    put(&path, &[(&decode, "inference")]);
+    let kvgauge = start(&upstream, &format!("file_sd = [{path:?}]"));
+    kvgauge.until_up(&decode.address().to_string());
+    until_usage(&kvgauge, Some(DECODE_USAGE));
+    let words = "has the role \"inference\", which is none that kvgauge knows";
+    let told = kvgauge.says(words);
+    assert!(!told.contains("holds"), "{told}");
+    // Looked at each time, and told once.
+    eventually("five more looks", || {
+        (discovery(&kvgauge)["failures"].as_u64()? > 5).then_some(())
+    });
+    assert_eq!(kvgauge.diagnostics.text().matches(words).count(), 1);
+    assert_eq!(discovery(&kvgauge)["found"], 1);
+    put(&path, &[(&decode, "decode")]);
+    kvgauge.until_up(&named("decode", &decode));
+    assert!(discovery(&kvgauge)["problem"].is_null());
+}
+
+#[test]
+fn a_list_that_was_never_had_is_not_said_to_hold() {
+    let upstream = Upstream::ok();
+    let router = Page::refusing();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("broken.json");
+    fs::write(&path, "[").unwrap();
+    let kvgauge = start(
+        &upstream,
+        &format!(
+            "workers = \"http://{}\"\nfile_sd = [{path:?}]",
+            router.address()
+        ),
+    );
+    for words in ["refused the connection", "is no list of targets"] {
+        let told = kvgauge.says(words);
+        assert!(!told.contains("holds"), "{told}");
+    }
+    // Once there was one, it does.
+    router.set(Behaviour::Text(listing(&[])));
+    kvgauge.says("discovery.workers: the list of sources is whole again");
+    router.set(Behaviour::Refuse);
+    kvgauge.says("its last list holds");
+}
+
+#[test]
 fn every_address_of_a_name_is_a_source() {
     let upstream = Upstream::ok();
     let decode = Page::real(DECODE);
@@ -299,7 +348,8 @@ fn every_address_of_a_name_is_a_source() {
     kvgauge.until_up(&named("decode", &decode));
     until_usage(&kvgauge, Some(DECODE_USAGE));
     // The other name is told, and costs this one nothing.
-    kvgauge.says("\"no.invalid\" does not resolve");
+    let told = kvgauge.says("\"no.invalid\" does not resolve");
+    assert!(!told.contains("holds"), "it never came to any: {told}");
 }
 
 #[test]

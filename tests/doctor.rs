@@ -670,3 +670,65 @@ fn a_warm_up_brings_the_first_gauges() {
     assert!(text.starts_with(said), "{text}");
     assert_eq!(code, 0);
 }
+
+/// An engine that has just started has no gauges, while its loads say that its cache is empty.
+#[test]
+fn loads_are_read_as_serve_reads_them() {
+    let fresh = support::data::page("sglang-0.5.23-decode-tp4-fresh");
+    let loads = r#"{"loads":[{"dp_rank":0,"num_running_reqs":0,"num_waiting_reqs":0,"num_used_tokens":0,
+        "max_total_num_tokens":2581504,"token_usage":0.0,"disaggregation":{"mode":"decode"}}]}"#;
+    let page = Page::new(Behaviour::Sglang(fresh.clone(), Some(loads.to_owned())));
+    let look = |kind: &str| {
+        let url = format!("decode={},kind={kind}", page.url());
+        doctor(&[&url], &[("DECODE", page.address().port())])
+    };
+    let bytes = loads.len();
+    for (kind, answered) in [
+        ("auto", "266 samples, 42,560 bytes".to_owned()),
+        ("sglang-loads", format!("loads in JSON, {bytes} bytes")),
+    ] {
+        let (text, code) = look(kind);
+        assert!(
+            text.contains(&format!("answered in N ms: {answered}\n")),
+            "{text}"
+        );
+        for line in [
+            "its values are from SGLang's loads\n",
+            "decode   0 / 2,581,504 tokens  0.00%",
+            "usage      from /v1/loads num_used_tokens / max_total_num_tokens\n",
+        ] {
+            let line = if kind == "auto" {
+                // The model is the page's.
+                line.replace("decode   0", "decode /models/tiny  0")
+            } else {
+                line.replace("decode   0", "decode  0")
+            };
+            assert!(text.contains(&line), "{kind}, {line}: {text}");
+        }
+        assert_eq!(code, 0, "{text}");
+    }
+
+    // Found with that kind, it is the same.
+    let folder = tempfile::tempdir().unwrap();
+    let targets = folder.path().join("targets.json");
+    let groups = serde_json::json!([{"targets": [page.address().to_string()]}]);
+    std::fs::write(&targets, groups.to_string()).unwrap();
+    let settings =
+        format!("[discovery]\nfile_sd = [{targets:?}]\n[discovery.source]\nkind = \"auto\"\n");
+    let (text, _) = found(&settings, &[]);
+    assert!(text.contains("0 / 2,581,504 tokens  0.00%"), "{text}");
+
+    // Without them, the page's values stand there, and why.
+    let busy = support::data::page("sglang-0.5.23-decode-tp4-busy");
+    page.set(Behaviour::Sglang(busy, None));
+    for kind in ["auto", "sglang-loads"] {
+        let (text, code) = look(kind);
+        for line in [
+            "its values are from its page, not the loads: decode answered 404 at /v1/loads: only newer SGLang has it",
+            "12,034 / 2,581,504 tokens  0.47%",
+        ] {
+            assert!(text.contains(line), "{kind}, {line}: {text}");
+        }
+        assert_eq!(code, 0, "{text}");
+    }
+}

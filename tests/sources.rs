@@ -642,23 +642,94 @@ fn without_loads_the_page_gives_the_values_and_it_is_said_once() {
 }
 
 #[test]
-fn loads_alone_are_read_without_a_page_and_fail_without_them() {
+fn loads_alone_are_read_without_a_page() {
     let upstream = Upstream::ok();
     let (text, loads) = sglang();
-    let page = Page::new(Behaviour::Sglang(text.clone(), Some(loads)));
+    let page = Page::new(Behaviour::Sglang(text, Some(loads)));
     let kvgauge = of_kind("sglang-loads", &upstream, &page);
     until_usage(&kvgauge, "0.9512");
     assert_eq!(foreign(&kvgauge), BTreeSet::new());
     assert_eq!(page.asked(), page.asked_loads());
-    let url = source(&kvgauge, 0)["url"].to_string();
-    assert!(url.ends_with("/v1/loads\""), "{url}");
-    assert_eq!(source(&kvgauge, 0)["reading_from"], "loads");
+    let state = source(&kvgauge, 0);
+    let url = state["url"].as_str().unwrap();
+    assert!(url.ends_with("/v1/loads"), "{url}");
+    assert_eq!(state["reading_from"], "loads");
+    assert!(state["without_loads"].is_null(), "{state}");
 
-    page.set(Behaviour::Sglang(text, None));
-    kvgauge.says("answered 404 at /v1/loads: only newer SGLang has it");
     page.set(Behaviour::Refuse);
     eventually("usage is gone", || {
         let answer = get(kvgauge.listen, "/");
         answer.head.get("x-kv-usage").is_none().then_some(())
     });
+    kvgauge.says("refused the connection");
+}
+
+#[test]
+fn where_loads_alone_can_not_be_used_the_page_gives_the_values_and_no_series() {
+    let upstream = Upstream::ok();
+    let (text, loads) = sglang();
+    let plain = Page::text(text.clone());
+    let metrics = of_kind("metrics", &upstream, &plain);
+    let wanted = eventually("the page's usage", || {
+        get(metrics.listen, "/").head.get("x-kv-usage")
+    });
+    // 0.97 is not 15,585 of 16,384, so another pool is the fullest.
+    let hybrid = loads.replace("0.9512", "0.97");
+    for (loads, why) in [
+        (None, "answered 404 at /v1/loads: only newer SGLang has it"),
+        (
+            Some("<html>".to_owned()),
+            "no loads of SGLang's that can be used",
+        ),
+        (Some(hybrid), "which pool is the fullest"),
+    ] {
+        let page = Page::new(Behaviour::Sglang(text.clone(), loads));
+        let kvgauge = of_kind("sglang-loads", &upstream, &page);
+        until_usage(&kvgauge, &wanted);
+        let said = kvgauge.says(why);
+        assert!(said.contains("its values come from its page"), "{said}");
+        let before = page.asked();
+        eventually("it is read on", || {
+            (page.asked() > before + 2).then_some(())
+        });
+        assert_eq!(page.asked_loads(), 1);
+        assert_eq!(kvgauge.diagnostics.text().matches(why).count(), 1);
+        let state = source(&kvgauge, 0);
+        assert_eq!(
+            (&state["state"], &state["reading_from"]),
+            (&"up".into(), &"page".into())
+        );
+        let said = state["without_loads"].as_str().unwrap();
+        assert!(said.contains(why), "{said}");
+        assert_eq!(foreign(&kvgauge), BTreeSet::new());
+    }
+}
+
+#[test]
+fn without_a_page_loads_that_say_less_are_taken_and_without_both_the_source_fails() {
+    let upstream = Upstream::ok();
+    let hybrid = sglang().1.replace("0.9512", "0.97");
+    let loads = |loads: &str| {
+        let loads = Behaviour::Text(loads.to_owned());
+        Behaviour::Paths(vec![("/v1/loads", loads)])
+    };
+    let page = Page::new(loads(&hybrid));
+    let kvgauge = of_kind("sglang-loads", &upstream, &page);
+    until_usage(&kvgauge, "0.9700");
+    let before = page.asked();
+    eventually("it is read on", || {
+        (page.asked() > before + 5).then_some(())
+    });
+    let asked = page.take_targets();
+    let pages = asked.iter().filter(|path| *path == "/metrics").count();
+    assert_eq!(pages, 1, "{asked:?}");
+    assert_eq!(source(&kvgauge, 0)["reading_from"], "loads");
+
+    page.set(Behaviour::Paths(Vec::new()));
+    kvgauge.says(
+        "unified answered 404 at /v1/loads, and unified answered 404 at /metrics: metrics are off",
+    );
+    // Who was asked in vain is asked again at once when it is there.
+    page.set(loads(&sglang().1));
+    until_usage(&kvgauge, "0.9512");
 }

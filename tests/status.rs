@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::process::Command;
 use support::kvgauge::run;
+use support::page::Behaviour;
 use support::{Kvgauge, Page, Setup, Upstream, get};
 
 /// What it says, standard error behind standard output, and its exit code.
@@ -378,4 +379,23 @@ fn the_schema_refuses_what_is_no_report() {
     let mut wrong = report;
     wrong["roles"][0].as_object_mut().unwrap().remove("usage");
     assert!(!faults(&wrong).is_empty());
+}
+
+#[test]
+fn loads_are_read_as_serve_reads_them() {
+    // The page says 0.93, the loads of the same engine that it is half full.
+    let hot = support::data::page("sglang-0.5.23-decode-tp4-hot");
+    let loads = r#"{"loads":[{"dp_rank":0,"num_running_reqs":7,"num_waiting_reqs":0,
+        "num_used_tokens":1290752,"max_total_num_tokens":2581504,"token_usage":0.5,
+        "disaggregation":{"mode":"decode"}}]}"#;
+    let page = Page::new(Behaviour::Sglang(hot, Some(loads.to_owned())));
+    for kind in ["auto", "sglang-loads"] {
+        for url in [page.url(), format!("http://{}", page.address())] {
+            let (text, code) = status(&[&format!("x={url},kind={kind}")]);
+            let want = "decode  1,290,752 / 2,581,504 tokens  50.00% | running 7  queued 0";
+            assert_eq!((&*text, code), (want, 0), "{kind} {url}");
+        }
+    }
+    let (text, _) = status(&[&page.url()]);
+    assert!(text.contains("93.05%"), "{text}");
 }

@@ -73,7 +73,9 @@ fn role(source: &Source) -> String {
     let engine = source.engine.as_ref().map(|e| format!(", read as {e}"));
     let kind = match source.kind {
         SourceKind::Metrics => None,
-        SourceKind::SglangLoads => Some(", SGLang's loads alone".to_owned()),
+        SourceKind::SglangLoads => {
+            Some(", values from SGLang's loads, or its page where they can't be used".to_owned())
+        }
         SourceKind::Auto => Some(", values from SGLang's loads where it has them".to_owned()),
     };
     let token = source.bearer_file.as_ref();

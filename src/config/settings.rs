@@ -332,7 +332,8 @@ pub enum SourceKind {
     /// Its Prometheus page.
     #[default]
     Metrics,
-    /// SGLang's `/v1/loads` alone: no series are shown again. [`Source::url`] is that of the loads.
+    /// SGLang's `/v1/loads`, and while that fails the page beside it; no series are shown again.
+    /// [`Source::url`] is that of the loads.
     SglangLoads,
     /// Its page, and where that is SGLang's `/v1/loads` for the readings; the page's while that fails.
     Auto,

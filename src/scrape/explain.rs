@@ -96,6 +96,19 @@ pub(super) fn explain(name: &str, url: &Target, failed: &Failed, keys: &Keys) ->
                 keys.kind
             )
         }
+        Failed::Neither {
+            loads,
+            page: there,
+            path,
+        } => {
+            let loads = explain(name, url, loads, keys);
+            let cause = loads.rsplit_once(": ").map_or(&*loads, |(cause, _)| cause);
+            let url = Target {
+                path: path.clone(),
+                ..url.clone()
+            };
+            format!("{cause}, and {}", explain(name, &url, there, keys))
+        }
         Failed::NotLoads(why) => {
             format!(
                 "{name} answered at {path} no loads of SGLang's that can be used ({why}): set {} to \"metrics\"",

@@ -65,6 +65,12 @@ pub(super) enum Failed {
     NotMetrics(&'static str),
     /// The answer is not SGLang's loads, or they can't be used: why.
     NotLoads(String),
+    /// SGLang's loads can't be used, and neither can the page at this path of the same server.
+    Neither {
+        loads: Box<Failed>,
+        page: Box<Failed>,
+        path: Arc<str>,
+    },
 }
 
 impl Failed {
@@ -85,6 +91,7 @@ impl Failed {
             Failed::Broken(_) | Failed::NotHttp(_) => FailureReason::Body,
             Failed::Status(..) | Failed::Denied(..) | Failed::NeedsTls => FailureReason::Status,
             Failed::Moved(_, there) => there.reason(),
+            Failed::Neither { page, .. } => page.reason(),
             Failed::TooLarge { .. } => FailureReason::TooLarge,
             Failed::Encoded(_) | Failed::NotMetrics(_) | Failed::NotLoads(_) => {
                 FailureReason::Content
@@ -97,6 +104,7 @@ impl Failed {
         match self {
             Failed::Status(status, _) => Some(*status),
             Failed::Moved(_, there) => there.status(),
+            Failed::Neither { loads, page, .. } => page.status().or(loads.status()),
             _ => None,
         }
     }
@@ -195,9 +203,15 @@ impl Fetcher {
         self
     }
 
-    /// The path where the last good answer was found, where that is not the one that was asked for.
+    /// The path where the last good page was found, where that is not the one that was asked for.
     pub(super) fn redirected(&self) -> Option<&str> {
-        self.moved.first().map(|(_, to)| to.path())
+        self.redirected_from(&self.path)
+    }
+
+    /// The same of the answer to this path.
+    pub(super) fn redirected_from(&self, path: &Uri) -> Option<&str> {
+        let moved = self.moved.iter().find(|(from, _)| from == path);
+        moved.map(|(_, to)| to.path())
     }
 
     /// Trusts these CAs in place of the system's.

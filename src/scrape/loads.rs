@@ -1,13 +1,13 @@
 //! When SGLang's `/v1/loads` is asked in place of the page, and when not.
 //!
 //! A page costs its engine more than the loads do, and is for people's graphs, so beside the loads it
-//! is read only three times in `scrape.max_age`. Whatever is wrong with the loads, the page is read as
-//! if there were none, and the loads are tried again after a while.
+//! is read only three times in `scrape.max_age`, or not at all (`sglang-loads`). Whatever is wrong with
+//! the loads, the page is read as if there were none, and the loads are tried again after a while.
 
 use super::fetch::Failed;
-use crate::config::Target;
+use crate::config::{Source, SourceKind, Target};
 use crate::engine;
-use crate::kv::{PoolKind, Reading};
+use crate::kv::{Pool, PoolKind, Reading};
 use http::Uri;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,6 +19,8 @@ const AGAIN: Duration = Duration::from_secs(60);
 pub(super) struct Loads {
     pub(super) target: Target,
     pub(super) path: Uri,
+    /// They are asked whatever the page is.
+    alone: bool,
     /// When the last page was asked for, if it was good.
     page: Option<Instant>,
     /// Whether that was SGLang's.
@@ -27,6 +29,8 @@ pub(super) struct Loads {
     model: Option<Arc<str>>,
     /// Until then the page gives the readings.
     paused: Option<Instant>,
+    /// Until then they are taken as they are, as no page says more.
+    all: Option<Instant>,
     /// What was last said about the loads.
     told: Option<String>,
 }
@@ -34,16 +38,27 @@ pub(super) struct Loads {
 // === impl Loads ===
 
 impl Loads {
-    pub(super) fn new(page: &Target) -> Loads {
-        let target = page.loads();
+    pub(super) fn new(source: &Source) -> Loads {
+        let target = source.url.loads();
         Loads {
             path: target.path.parse().unwrap_or_default(),
             target,
+            alone: source.kind == SourceKind::SglangLoads,
             page: None,
             sglang: false,
             model: None,
             paused: None,
+            all: None,
             told: None,
+        }
+    }
+
+    /// Where the page is of the server that has them.
+    pub(super) fn page_beside(&self) -> Target {
+        let before = self.target.path.strip_suffix("/v1/loads");
+        Target {
+            path: format!("{}/metrics", before.unwrap_or_default()).into(),
+            ..self.target.clone()
         }
     }
 
@@ -55,7 +70,7 @@ impl Loads {
 
     /// Whether the loads may be asked: of an SGLang whose loads were not wrong a moment ago.
     pub(super) fn may_ask(&self, now: Instant) -> bool {
-        self.sglang && self.paused.is_none_or(|until| now >= until)
+        (self.alone || self.sglang) && self.paused.is_none_or(|until| now >= until)
     }
 
     pub(super) fn saw_page(&mut self, asked: Instant, reading: &Reading) {
@@ -68,9 +83,9 @@ impl Loads {
 
     /// Why the page gives the readings now, where it has been read.
     pub(super) fn why_not(&self, now: Instant) -> Option<&str> {
-        if self.page.is_none() || self.may_ask(now) {
+        if self.may_ask(now) || (self.page.is_none() && !self.alone) {
             None
-        } else if self.sglang {
+        } else if self.alone || self.sglang {
             self.told.as_deref()
         } else {
             Some("its page is not SGLang's, and no other engine has loads")
@@ -82,21 +97,28 @@ impl Loads {
         self.page = None;
         self.sglang = false;
         self.paused = None;
+        self.all = None;
     }
 
-    /// The loads beside a page: they have to be as good as the page's gauges.
-    pub(super) fn beside_page(&mut self, text: &[u8]) -> Result<Reading, Failed> {
-        let mut reading = understand(text)?;
-        let exact = |pool: &crate::kv::Pool| pool.usage.is_ok() && pool.kind == PoolKind::Full;
-        if reading.pools.is_empty() || !reading.pools.iter().all(exact) {
-            let why = "they do not say which pool is the fullest, and the page does".to_owned();
-            return Err(Failed::NotLoads(why));
-        }
+    /// They give this reading; the model is the page's.
+    pub(super) fn are_fine(&mut self, reading: &mut Reading) {
         for pool in &mut reading.pools {
             pool.model.clone_from(&self.model);
         }
+        self.paused = None;
         self.told = None;
-        Ok(reading)
+    }
+
+    /// There is no page that would say more.
+    pub(super) fn are_all(&mut self, now: Instant) {
+        self.paused = None;
+        self.told = None;
+        self.all = Some(now + AGAIN);
+    }
+
+    /// Whether that was so a moment ago.
+    pub(super) fn no_page(&self, now: Instant) -> bool {
+        self.all.is_some_and(|until| now < until)
     }
 
     /// Takes the page for a while. Whether this is news.
@@ -108,7 +130,17 @@ impl Loads {
     }
 }
 
-/// A reading of the loads alone.
+/// Whether loads are as good as the page's gauges.
+pub(super) fn exact(reading: &Reading) -> Result<(), Failed> {
+    let exact = |pool: &Pool| pool.usage.is_ok() && pool.kind == PoolKind::Full;
+    if !reading.pools.is_empty() && reading.pools.iter().all(exact) {
+        return Ok(());
+    }
+    let why = "they do not say which pool is the fullest, and the page does".to_owned();
+    Err(Failed::NotLoads(why))
+}
+
+/// A reading of the loads.
 pub(super) fn understand(text: &[u8]) -> Result<Reading, Failed> {
     engine::read_loads(text).map_err(|error| Failed::NotLoads(error.to_string()))
 }

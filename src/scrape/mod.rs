@@ -12,10 +12,11 @@ mod loads;
 mod pace;
 mod poller;
 mod probe;
+mod read;
 mod redirect;
 mod scraper;
 
 pub use board::{Board, Discovery, View};
 pub(crate) use discover::{Way, search};
-pub(crate) use probe::{Access, Look, Missed, Whose, get, look, look_at_source};
+pub(crate) use probe::{Access, Look, Missed, Whose, get, look_at_source};
 pub use scraper::Scraper;

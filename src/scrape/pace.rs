@@ -45,7 +45,8 @@ impl Pace {
 }
 
 /// The interval, stretched to 50 times the last read's duration, so that a slow page costs its server at
-/// most two per cent, but never so far that the reading would get old.
+/// most two per cent, but never so far that the reading would get old: a page that takes longer than
+/// `max_age` / 150 costs more.
 pub(super) fn stretched(set: Duration, took: Duration, max_age: Duration) -> Duration {
     set.max((took * STRETCH).min(max_age / 3))
 }

@@ -1,18 +1,17 @@
-//! The task of one source: read, understand, report, wait.
+//! The task of one source: read, report, wait.
 
 use super::allowance::{Allowance, Allowed};
 use super::board::{Entry, Id};
-use super::explain::{Keys, explain};
-use super::fetch::{Failed, Fetcher};
+use super::fetch::Failed;
 use super::filter::Filter;
 use super::left_out::{Told, left_out};
-use super::loads::{self, Loads};
 use super::pace::{self, Pace};
+use super::read::{Read, Reader};
 use super::scraper::Reports;
 use crate::config::{Settings, Source, SourceKind};
 use crate::engine::{self, Lacking};
-use crate::exposition::{self, Page, Prepared};
-use crate::kv::{Failure, FailureReason, Reading, SourceState};
+use crate::exposition::{Page, Prepared};
+use crate::kv::{Failure, FailureReason, LeftOut, Reading, SourceState};
 use crate::net::Trusts;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -23,15 +22,12 @@ use tokio::time::sleep;
 pub(super) struct Poller {
     id: Id,
     source: Source,
-    /// What cures are to be made in.
-    keys: &'static Keys,
     settings: Arc<Settings>,
-    fetcher: Fetcher,
+    reader: Reader,
     state: SourceState,
     page: Option<Arc<Prepared>>,
     content: Option<u64>,
     filter: Filter,
-    loads: Loads,
     told: Told,
     allowance: Allowance,
     pace: Pace,
@@ -39,16 +35,11 @@ pub(super) struct Poller {
     failed: u32,
 }
 
-/// What is made of a page.
-struct Understood {
-    /// `None` where the page was not read this time.
-    prepared: Option<Prepared>,
-    reading: Reading,
-    /// What the reading is of: `page` or `loads`.
-    of: &'static str,
-    /// Of the gauges that the reading is made of; of all that is on the page, shown again or not,
-    /// where there is no such gauge.
-    content: u64,
+/// What is shown again of a page.
+struct Shown {
+    prepared: Prepared,
+    left_out: Vec<LeftOut>,
+    samples: usize,
 }
 
 /// A source that has not been read.
@@ -92,14 +83,10 @@ impl Poller {
     ) -> Poller {
         Poller {
             id,
-            keys: Keys::of(&source, settings),
-            fetcher: Fetcher::new(&source.url, &settings.scrape)
-                .with_token(source.bearer_file.as_ref())
-                .with_trust(trusts.of(source.ca_file.as_ref())),
+            reader: Reader::new(&source, settings, trusts),
             state: initial(&source),
             page: None,
             content: None,
-            loads: Loads::new(&source.url),
             filter: Filter::new(settings, &source),
             told: Told::default(),
             allowance: Allowance::new(Instant::now()),
@@ -114,23 +101,14 @@ impl Poller {
     pub(super) async fn run(mut self, reports: Rc<Reports>) {
         loop {
             let asked = Instant::now();
-            let result = match self.source.kind {
-                SourceKind::Metrics => self.read_page().await,
-                SourceKind::SglangLoads => self.read_loads().await,
-                SourceKind::Auto => self.read_either(asked).await,
-            };
+            let result = self.read(asked).await;
             let took = asked.elapsed();
             self.state.duration = Some(took.as_secs_f64());
-            self.state.redirected = self.fetcher.redirected().map(Arc::from);
+            self.state.redirected = self.reader.redirected().map(Arc::from);
             match result {
-                Ok(page) => {
+                Ok(read) => {
                     self.failed = 0;
-                    self.compare(asked, page.content);
-                    if let Some(prepared) = page.prepared {
-                        self.page = Some(Arc::new(prepared));
-                    }
-                    self.state.reads = Some(page.of);
-                    self.good(asked, page.reading);
+                    self.good(asked, read);
                 }
                 Err(failed) => {
                     self.failed = if failed.is_refusal() {
@@ -139,17 +117,13 @@ impl Poller {
                     } else {
                         self.failed.saturating_add(1)
                     };
-                    self.loads.forget();
                     if failed.reason().ends_reading() {
                         self.page = None;
                     }
                     self.bad(asked, &failed);
                 }
             }
-            if self.source.kind == SourceKind::Auto {
-                let why = self.loads.why_not(Instant::now());
-                self.state.without_loads = why.map(Arc::from);
-            }
+            self.state.without_loads = self.reader.without_loads().map(Arc::from);
             let every = self.every();
             self.state.interval = Some(every);
             reports.report(Entry {
@@ -161,52 +135,55 @@ impl Poller {
         }
     }
 
-    async fn read_page(&mut self) -> Result<Understood, Failed> {
-        let text = self.fetcher.fetch().await?;
-        self.understand(&text)
-    }
-
-    async fn read_loads(&mut self) -> Result<Understood, Failed> {
-        let text = self.fetcher.fetch_json(&self.loads.path).await?;
-        self.state.bytes = Some(text.len() as u64);
-        Ok(of_loads(loads::understand(&text)?))
-    }
-
-    /// The page when it is due, and the loads for the reading where they can be had.
-    async fn read_either(&mut self, asked: Instant) -> Result<Understood, Failed> {
-        let mut page = None;
-        if self.loads.page_is_due(asked, self.settings.scrape.max_age) {
-            let read = self.read_page().await?;
-            self.loads.saw_page(asked, &read.reading);
-            page = Some(read);
-        }
-        if self.loads.may_ask(asked) {
-            let text = self.fetcher.fetch_json(&self.loads.path).await;
-            match text.and_then(|text| self.loads.beside_page(&text)) {
-                Ok(reading) => {
-                    let mut loads = of_loads(reading);
-                    loads.prepared = page.and_then(|page| page.prepared);
-                    return Ok(loads);
+    /// One read. Of a source that is SGLang's loads no page is shown again, read or not.
+    async fn read(&mut self, asked: Instant) -> Result<Read<Option<Shown>>, Failed> {
+        let shows = self.source.kind != SourceKind::SglangLoads;
+        let label = (&*self.settings.metrics.source_label, &*self.source.name);
+        let filter = &self.filter;
+        let take = |text: &[u8], page: &Page<'_>, _: &Reading| {
+            shows.then(|| {
+                let passes = |family: &str| filter.passes(family);
+                let prepared = Prepared::filtered(page, Some(label), &passes);
+                Shown {
+                    left_out: left_out(text, page.dropped(), &prepared),
+                    samples: page.sample_count(),
+                    prepared,
                 }
-                // There is nobody to ask for the page either.
-                Err(failed) if failed.reason().ends_reading() => return Err(failed),
-                Err(failed) => self.without_loads(asked, &failed),
-            }
-        }
-        match page {
-            Some(page) => Ok(page),
-            None => self.read_page().await,
-        }
+            })
+        };
+        self.reader.read(asked, take).await
     }
 
-    /// Says once why the readings come from the page.
-    fn without_loads(&mut self, asked: Instant, failed: &Failed) {
-        let why = explain(&self.source.name, &self.loads.target, failed, self.keys);
-        if self.loads.pause(asked, &why) && self.may_tell() {
+    fn good(&mut self, asked: Instant, read: Read<Option<Shown>>) {
+        self.compare(asked, read.content);
+        // Of both, the page is what is large.
+        if read.page.is_some() || self.source.kind == SourceKind::SglangLoads {
+            self.state.bytes = Some(read.bytes as u64);
+        }
+        if let Some(shown) = read.page.flatten() {
+            self.show(shown);
+        }
+        if let Some(why) = read.news
+            && self.may_tell()
+        {
             tracing::warn!(
                 "{why}; its values come from its page, and the loads are tried again each minute"
             );
         }
+        self.state.reads = Some(read.from);
+        self.take(asked, read.reading);
+    }
+
+    fn show(&mut self, shown: Shown) {
+        for found in &shown.left_out {
+            add(&mut self.state.dropped, found.reason, found.count);
+        }
+        let (name, url) = (&self.source.name, &self.state.url);
+        self.told.tell(name, url, &shown.left_out, Instant::now());
+        self.state.left_out = shown.left_out;
+        self.state.samples = Some(shown.samples as u64);
+        self.state.exposed = Some(shown.prepared.sample_count() as u64);
+        self.page = Some(Arc::new(shown.prepared));
     }
 
     /// From one read to the next, as it stands now.
@@ -228,37 +205,6 @@ impl Poller {
         self.pace.pause(asked, Instant::now(), every)
     }
 
-    fn understand(&mut self, text: &[u8]) -> Result<Understood, Failed> {
-        let scrape = &self.settings.scrape;
-        let limits = exposition::Limits {
-            max_series: scrape.max_series,
-            max_label_bytes: scrape.max_label_bytes,
-            max_families: scrape.max_families,
-        };
-        let page = Page::read(text, &limits).map_err(Failed::from)?;
-        let label = (&*self.settings.metrics.source_label, &*self.source.name);
-        let passes = |family: &str| self.filter.passes(family);
-        let prepared = Prepared::filtered(&page, Some(label), &passes);
-        let left_out = left_out(text, page.dropped(), &prepared);
-        for found in &left_out {
-            add(&mut self.state.dropped, found.reason, found.count);
-        }
-        let (name, url) = (&self.source.name, &self.state.url);
-        self.told.tell(name, url, &left_out, Instant::now());
-        self.state.left_out = left_out;
-        self.state.samples = Some(page.sample_count() as u64);
-        self.state.exposed = Some(prepared.sample_count() as u64);
-        self.state.bytes = Some(text.len() as u64);
-        let reading = engine::read_source(&page, &self.source, &self.settings);
-        Ok(Understood {
-            prepared: Some(prepared),
-            of: "page",
-            // Of a whole page something moves each time: it counts our own reads, for one.
-            content: reading.fingerprint.unwrap_or_else(|| page.content_hash()),
-            reading,
-        })
-    }
-
     /// Since when nothing that counts has moved.
     fn compare(&mut self, asked: Instant, content: u64) {
         if self.content != Some(content) {
@@ -267,7 +213,7 @@ impl Poller {
         }
     }
 
-    fn good(&mut self, asked: Instant, reading: Reading) {
+    fn take(&mut self, asked: Instant, reading: Reading) {
         self.announce(&reading);
         for (reason, count) in &reading.odd {
             add(&mut self.state.odd, reason, *count);
@@ -333,8 +279,7 @@ impl Poller {
 
     fn bad(&mut self, at: Instant, failed: &Failed) {
         let reason = failed.reason();
-        let (name, url) = (&self.source.name, &self.source.url);
-        let message: Arc<str> = explain(name, url, failed, self.keys).into();
+        let message: Arc<str> = self.reader.explain(failed).into();
         let was = self.state.failure.as_ref().map(|f| &f.message);
         // Said once for each change, not at every attempt.
         let news = self.state.up != Some(false) || was != Some(&message);
@@ -358,16 +303,6 @@ impl Poller {
             message,
             at,
         });
-    }
-}
-
-/// What the loads give, with no page.
-fn of_loads(reading: Reading) -> Understood {
-    Understood {
-        prepared: None,
-        of: "loads",
-        content: reading.fingerprint.unwrap_or_default(),
-        reading,
     }
 }
 

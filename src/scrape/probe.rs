@@ -1,12 +1,12 @@
-//! One look at one page, for `doctor` and `status`: read as the poller reads it, but once, and without
+//! One look at one source, for `doctor` and `status`: read as the poller reads it, but once, and without
 //! a snapshot.
 
 use super::explain::{Keys, explain};
 use super::fetch::{Failed, Fetcher};
-use super::loads::{self, Loads};
-use crate::config::{Scrape, Settings, Source, SourceKind, Target};
+use super::read::{LOADS, Reader};
+use crate::config::{Scrape, Settings, Source, Target};
 use crate::engine::{self, Suspect};
-use crate::exposition::{Limits, Page};
+use crate::exposition::Page;
 use crate::kv::{FailureReason, Reading};
 use crate::net::Trusts;
 use http::StatusCode;
@@ -41,28 +41,33 @@ pub(crate) struct Access {
     ca_file: Option<Arc<Path>>,
 }
 
-/// What is looked at, as it is called in words, and the keys that a cure names.
-#[derive(Clone, Copy)]
-struct At<'a> {
-    name: &'a str,
-    url: &'a Target,
-    keys: &'static Keys,
-}
-
-/// What is on a page.
+/// What a source says.
 #[derive(Clone, Debug)]
 pub(crate) struct Look {
     pub(crate) whose: Whose,
     pub(crate) reading: Reading,
     /// Where nobody known wrote the page: names that look like KV usage, with the first sample's value.
     pub(crate) suspects: Vec<(Suspect, Box<str>)>,
-    pub(crate) samples: usize,
+    /// Whether the reading is of SGLang's loads.
+    pub(crate) from_loads: bool,
+    /// Why it is not, where it is to be if it can.
+    pub(crate) without_loads: Option<String>,
+    /// On the page; `None` where there are the loads alone.
+    pub(crate) samples: Option<usize>,
     pub(crate) bytes: usize,
     /// Lines that could not be read: how many, and the first one's number and reason.
     pub(crate) bad_lines: Option<(u64, u64, &'static str)>,
     pub(crate) took: Duration,
     /// The path where it was found, where the one that was asked for redirects there.
     pub(crate) redirected: Option<String>,
+}
+
+/// What is on its page.
+struct Seen {
+    whose: Whose,
+    suspects: Vec<(Suspect, Box<str>)>,
+    samples: usize,
+    bad_lines: Option<(u64, u64, &'static str)>,
 }
 
 /// Why there is no page, in words.
@@ -93,118 +98,75 @@ impl Access {
     }
 }
 
-/// Reads the page of a source of settings once, as the poller would. Call it within a tokio
-/// `LocalRuntime` or `LocalSet`.
-pub(crate) async fn look_at_source(source: &Source, settings: &Settings) -> Result<Look, Missed> {
-    let at = At {
-        name: &source.name,
-        url: &source.url,
-        keys: Keys::of(source, settings),
-    };
-    let mut fetcher = Access::of(source).fetcher(&source.url, &settings.scrape);
-    if source.kind == SourceKind::SglangLoads {
-        return look_at_loads(at, fetcher).await;
-    }
-    let read = |page: &Page<'_>| engine::read_source(page, source, settings);
-    look_with(at, &mut fetcher, &settings.scrape, &read).await
-}
-
-/// The same of a source that is SGLang's loads instead of a page.
-async fn look_at_loads(at: At<'_>, mut fetcher: Fetcher) -> Result<Look, Missed> {
+/// Reads a source once, as the poller does. Call it within a tokio `LocalRuntime` or `LocalSet`.
+pub(crate) async fn look_at_source(
+    source: &Source,
+    settings: &Arc<Settings>,
+) -> Result<Look, Missed> {
     let asked = Instant::now();
-    let loads = Loads::new(at.url);
-    let answer = fetcher.fetch_json(&loads.path).await;
-    let text = answer.map_err(|failed| at.missed(&failed))?;
-    let reading = loads::understand(&text).map_err(|failed| at.missed(&failed))?;
-    Ok(Look {
+    let mut reader = Reader::new(source, settings, &Trusts::default());
+    let read = reader.read(asked, |_, page, reading| seen(page, reading));
+    let read = read.await;
+    let read = read.map_err(|failed| missed(&failed, reader.explain(&failed)))?;
+    let took = asked.elapsed();
+    let page = read.page;
+    let samples = page.as_ref().map(|page| page.samples);
+    // Nobody else has loads.
+    let page = page.unwrap_or(Seen {
         whose: Whose::Engine,
-        reading,
         suspects: Vec::new(),
         samples: 0,
-        bytes: text.len(),
         bad_lines: None,
-        took: asked.elapsed(),
-        redirected: fetcher.redirected().map(str::to_owned),
+    });
+    Ok(Look {
+        whose: page.whose,
+        reading: read.reading,
+        suspects: page.suspects,
+        from_loads: read.from == LOADS,
+        without_loads: reader.without_loads().map(str::to_owned),
+        samples,
+        bytes: read.bytes,
+        bad_lines: page.bad_lines,
+        took,
+        redirected: reader.redirected().map(str::to_owned),
     })
 }
 
-/// Reads a page once; `name` is what the source is called in words. Call it within a tokio
-/// `LocalRuntime` or `LocalSet`.
-pub(crate) async fn look(
-    name: &str,
-    url: &Target,
-    scrape: &Scrape,
-    access: &Access,
-) -> Result<Look, Missed> {
-    let at = At {
-        name,
-        url,
-        keys: &Keys::SOURCE,
-    };
-    look_with(at, &mut access.fetcher(url, scrape), scrape, &engine::read).await
-}
-
-async fn look_with(
-    at: At<'_>,
-    fetcher: &mut Fetcher,
-    scrape: &Scrape,
-    read: &dyn Fn(&Page<'_>) -> Reading,
-) -> Result<Look, Missed> {
-    let asked = Instant::now();
-    let answer = fetcher.fetch().await;
-    let text = answer.map_err(|failed| at.missed(&failed))?;
-    let took = asked.elapsed();
-    let limits = Limits {
-        max_series: scrape.max_series,
-        max_label_bytes: scrape.max_label_bytes,
-        max_families: scrape.max_families,
-    };
-    let page = Page::read(&text, &limits).map_err(|error| at.missed(&Failed::from(error)))?;
-    let reading = read(&page);
-    let whose = whose(&page, &reading);
+fn seen(page: &Page<'_>, reading: &Reading) -> Seen {
+    let whose = whose(page, reading);
     let bad = page.dropped();
-    Ok(Look {
+    Seen {
         whose,
         suspects: if whose == Whose::Other {
-            suspects(&page)
+            suspects(page)
         } else {
             Vec::new()
         },
-        reading,
         samples: page.sample_count(),
-        bytes: text.len(),
         bad_lines: bad.iter().min_by_key(|dropped| dropped.line).map(|first| {
             let count = bad.iter().map(|dropped| dropped.count).sum();
             (count, first.line, first.reason)
         }),
-        took,
-        redirected: fetcher.redirected().map(str::to_owned),
-    })
+    }
 }
 
-/// The bytes that are there, whatever they are.
+/// The bytes that are there, whatever they are; `name` is what the server is called in words. Call it
+/// within a tokio `LocalRuntime` or `LocalSet`.
 pub(crate) async fn get(
     name: &str,
     url: &Target,
     scrape: &Scrape,
     access: &Access,
 ) -> Result<Vec<u8>, Missed> {
-    let at = At {
-        name,
-        url,
-        keys: &Keys::SOURCE,
-    };
     let answer = access.fetcher(url, scrape).fetch().await;
-    answer.map_err(|failed| at.missed(&failed))
+    answer.map_err(|failed| missed(&failed, explain(name, url, &failed, &Keys::SOURCE)))
 }
 
-impl At<'_> {
-    fn missed(&self, failed: &Failed) -> Missed {
-        Missed {
-            reason: failed.reason(),
-            message: explain(self.name, self.url, failed, self.keys),
-            status: failed.status(),
-        }
+fn missed(failed: &Failed, message: String) -> Missed {
+    Missed {
+        reason: failed.reason(),
+        message,
+        status: failed.status(),
     }
 }
 

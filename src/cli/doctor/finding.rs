@@ -144,9 +144,19 @@ pub(super) fn of_source(
     finding.say(format!(
         "answered in {} ms: {}, {} bytes",
         look.took.as_millis(),
-        several(look.samples as u64, "sample"),
+        match look.samples {
+            Some(samples) => several(samples as u64, "sample"),
+            None => "loads in JSON".to_owned(),
+        },
         number(look.bytes as u64)
     ));
+    if look.from_loads {
+        finding.say("its values are from SGLang's loads");
+    } else if let Some(why) = &look.without_loads {
+        finding.say(format!(
+            "its values are from its page, not the loads: {why}"
+        ));
+    }
     if let Some(path) = &look.redirected {
         finding.say(format!("redirected to {}, which was followed", shown(path)));
     }

@@ -2,20 +2,17 @@
 
 use super::report::{Said, SourceSays};
 use crate::cli::role_line::RoleSays;
-use crate::config::{Scrape, Source, Target};
+use crate::config::{Scrape, Settings, Source, Target};
 use crate::engine::{self, SourceReading};
-use crate::kv::{Reading, Role, Roles, Unknown};
-use crate::scrape::{Access, Look, Missed, Whose, get, look};
+use crate::kv::{Reading, Roles, Unknown};
+use crate::scrape::{Access, Look, Missed, Whose, get, look_at_source};
 use serde::Deserialize;
-use std::net::SocketAddr;
+use std::sync::Arc;
 
 /// Who is asked.
 #[derive(Clone, Debug)]
 pub(super) struct Asked {
-    name: String,
-    url: Target,
-    role: Option<Role>,
-    access: Access,
+    source: Source,
     /// A kvgauge may be there, whose `/kv` says more than any page.
     maybe_ours: bool,
 }
@@ -71,19 +68,10 @@ enum Answer {
 // === impl Asked ===
 
 impl Asked {
-    /// A kvgauge with its operators' listener there.
-    pub(super) fn kvgauge(admin: SocketAddr) -> Asked {
+    /// Whatever is there.
+    pub(super) fn source(source: &Source) -> Asked {
         Asked {
-            name: "kvgauge".to_owned(),
-            url: Target {
-                tls: false,
-                server_name: None,
-                host: admin.ip().to_string().into(),
-                port: admin.port(),
-                path: "/metrics".into(),
-            },
-            role: None,
-            access: Access::default(),
+            source: source.clone(),
             maybe_ours: true,
         }
     }
@@ -96,15 +84,13 @@ impl Asked {
             .find(['/', '?'])
             .is_none_or(|at| matches!(&rest[at..], "/" | "/kv"));
         Asked {
-            name: source.name.to_string(),
-            url: source.url.clone(),
-            role: source.role,
-            access: Access::of(source),
+            source: source.clone(),
             maybe_ours: bare,
         }
     }
 
-    async fn answer(&self, scrape: &Scrape) -> Answer {
+    async fn answer(&self, settings: &Arc<Settings>) -> Answer {
+        let scrape = &settings.scrape;
         if self.maybe_ours {
             match self.kv(scrape).await {
                 Ok(Some(answer)) => return answer,
@@ -115,14 +101,7 @@ impl Asked {
                 Ok(None) | Err(_) => {}
             }
         }
-        let page = Target {
-            path: match &*self.url.path {
-                "/kv" => "/metrics".into(),
-                _ => self.url.path.clone(),
-            },
-            ..self.url.clone()
-        };
-        match look(&self.name, &page, scrape, &self.access).await {
+        match look_at_source(&self.source, settings).await {
             Ok(look) if look.whose == Whose::Kvgauge => match self.kv(scrape).await {
                 Ok(Some(answer)) => answer,
                 Ok(None) | Err(_) => Answer::Page(Box::new(look)),
@@ -136,13 +115,14 @@ impl Asked {
     async fn kv(&self, scrape: &Scrape) -> Result<Option<Answer>, Missed> {
         let at = |path: &str| Target {
             path: path.into(),
-            ..self.url.clone()
+            ..self.source.url.clone()
         };
-        let kv = get(&self.name, &at("/kv"), scrape, &self.access).await?;
+        let (name, access) = (&self.source.name, Access::of(&self.source));
+        let kv = get(name, &at("/kv"), scrape, &access).await?;
         let Ok(kv) = serde_json::from_slice::<Kv>(&kv) else {
             return Ok(None);
         };
-        let sources = get(&self.name, &at("/sources"), scrape, &self.access).await?;
+        let sources = get(name, &at("/sources"), scrape, &access).await?;
         let Ok(sources) = serde_json::from_slice::<Sources>(&sources) else {
             return Ok(None);
         };
@@ -152,9 +132,9 @@ impl Asked {
 
     fn says(&self) -> SourceSays {
         SourceSays {
-            name: self.name.clone(),
-            url: self.url.to_string(),
-            role: self.role.map(|role| role.as_str().to_owned()),
+            name: self.source.name.to_string(),
+            url: self.source.url.to_string(),
+            role: self.source.role.map(|role| role.as_str().to_owned()),
             ..SourceSays::default()
         }
     }
@@ -196,11 +176,11 @@ fn no_usage(why: &str, next: &str) -> String {
 }
 
 /// Asks all at once.
-pub(super) async fn all(asked: Vec<Asked>, scrape: &Scrape) -> Said {
+pub(super) async fn all(asked: Vec<Asked>, settings: &Arc<Settings>) -> Said {
     let ask = |asked: Asked| {
-        let scrape = scrape.clone();
+        let settings = Arc::clone(settings);
         tokio::task::spawn_local(async move {
-            let answer = asked.answer(&scrape).await;
+            let answer = asked.answer(&settings).await;
             (asked, answer)
         })
     };
@@ -218,13 +198,13 @@ pub(super) async fn all(asked: Vec<Asked>, scrape: &Scrape) -> Said {
                 said.sources.extend(sources);
             }
             Answer::Page(look) => {
-                let roles = match asked.role {
+                let roles = match asked.source.role {
                     Some(role) => Some(role).into(),
                     None => look.reading.roles(),
                 };
                 let known = look.reading.pools.iter().any(|pool| pool.usage.is_ok());
                 // A router has no usage to know.
-                let none = look.whose == Whose::Router && asked.role.is_none();
+                let none = look.whose == Whose::Router && asked.source.role.is_none();
                 let why = look.reading.pools.iter().find_map(|pool| pool.usage.err());
                 let why = why.unwrap_or(Unknown::Absent);
                 said.sources.push(SourceSays {
@@ -251,8 +231,8 @@ pub(super) async fn all(asked: Vec<Asked>, scrape: &Scrape) -> Said {
                     ..asked.says()
                 });
                 // Without a role there is no line that would say so.
-                said.unanswered |= asked.role.is_none();
-                pages.push((asked.role.into(), Err(why)));
+                said.unanswered |= asked.source.role.is_none();
+                pages.push((asked.source.role.into(), Err(why)));
             }
         }
     }

@@ -5,11 +5,12 @@ mod report;
 
 use super::args::{EXIT_UNKNOWN, Status};
 use super::urls;
-use crate::config::{self, ConfigError, Settings};
+use crate::config::{self, ConfigError, Settings, Source, Target};
 use ask::Asked;
 use report::{Limits, Report};
 use std::io::Write as _;
 use std::process::ExitCode;
+use std::sync::Arc;
 use tokio::runtime::{Builder, LocalOptions};
 
 /// Runs the subcommand.
@@ -26,8 +27,8 @@ pub fn run(args: &Status) -> ExitCode {
     if limits.warn > limits.crit {
         return unknown("--warn is above --crit, so that nothing would ever warn");
     }
-    let (asked, scrape) = match asked(&args.urls) {
-        Ok((asked, settings)) => (asked, settings.scrape),
+    let (asked, settings) = match asked(&args.urls) {
+        Ok((asked, settings)) => (asked, Arc::new(settings)),
         Err(error) => return unknown(&urls::problems(&error)),
     };
     let runtime = Builder::new_current_thread()
@@ -37,7 +38,7 @@ pub fn run(args: &Status) -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return unknown(&format!("there is no runtime: {error}")),
     };
-    let said = runtime.block_on(ask::all(asked, &scrape));
+    let said = runtime.block_on(ask::all(asked, &settings));
     let report = Report::of(said, limits);
     let text = if args.json {
         report.json()
@@ -53,8 +54,20 @@ pub fn run(args: &Status) -> ExitCode {
 fn asked(urls: &[String]) -> Result<(Vec<Asked>, Settings), ConfigError> {
     let here = || config::load(None, config::environment(), &config::Flags::default());
     if urls.is_empty() {
-        let (settings, _) = here()?;
-        return Ok((vec![Asked::kvgauge(settings.admin.listen)], settings));
+        let (mut settings, _) = here()?;
+        let listener = settings.admin.listen;
+        let url = Target {
+            tls: false,
+            server_name: None,
+            host: listener.ip().to_string().into(),
+            port: listener.port(),
+            path: "/metrics".into(),
+        };
+        settings.sources = vec![Source::new("kvgauge".into(), url, None)];
+        return Ok((
+            settings.sources.iter().map(Asked::source).collect(),
+            settings,
+        ));
     }
     // Nothing is listened on, so a running kvgauge's own address is a good one to name.
     let nowhere = Some("127.0.0.1:0".to_owned());
@@ -64,7 +77,13 @@ fn asked(urls: &[String]) -> Result<(Vec<Asked>, Settings), ConfigError> {
         sources: urls::named(urls),
         ..config::Flags::default()
     };
-    let (settings, _) = config::load(None, [], &flags)?;
+    let (mut settings, _) = config::load(None, [], &flags)?;
+    for source in &mut settings.sources {
+        // Of who is no kvgauge, the page.
+        if &*source.url.path == "/kv" {
+            source.url.path = "/metrics".into();
+        }
+    }
     let asked = settings.sources.iter().zip(urls);
     let asked = asked
         .map(|(source, text)| Asked::named(source, text))

@@ -15,8 +15,8 @@ pub(in crate::scrape) struct Dns {
 
 struct Known {
     name: DnsName,
-    /// What it came to when it was last resolved.
-    found: Vec<Found>,
+    /// What it came to when it was last resolved, if it ever was.
+    found: Option<Vec<Found>>,
 }
 
 // === impl Dns ===
@@ -25,7 +25,7 @@ impl Dns {
     pub(super) fn new(names: &[DnsName], limit: Duration) -> Dns {
         let known = |name: &DnsName| Known {
             name: name.clone(),
-            found: Vec::new(),
+            found: None,
         };
         Dns {
             names: names.iter().map(known).collect(),
@@ -53,18 +53,22 @@ impl Dns {
                             own: Own::default(),
                         });
                     }
-                    known.found = found;
+                    known.found = Some(found);
                 }
                 Err(error) => {
                     let words = format!(
                         "{error} (discovery.dns): check the name, and who resolves it here"
                     );
-                    problem
-                        .get_or_insert(Problem::new(words).while_holds("what it came to before"));
+                    let of_name = Problem::new(words);
+                    problem.get_or_insert(match known.found {
+                        Some(_) => of_name.while_holds("what it came to before"),
+                        None => of_name,
+                    });
                 }
             }
         }
-        let all = self.names.iter().flat_map(|known| known.found.clone());
+        let lists = self.names.iter().flat_map(|known| &known.found);
+        let all = lists.flat_map(Clone::clone);
         Looked {
             unhealthy: Vec::new(),
             found: Some(all.collect()),

@@ -1,8 +1,10 @@
 //! Files as Prometheus' `file_sd_configs` reads them, in JSON: a list of groups, each with `targets`
 //! (`host:port`) and `labels`, of which `role`, `__scheme__`, `__metrics_path__`,
 //! `__scrape_interval__`, and our own `__kvgauge_engine__` and `__kvgauge_kind__` are understood
-//! (Prometheus keeps no label that begins with two underscores). A file is read again when it has changed; one that is broken keeps the last good list,
-//! one that is gone takes its sources with it.
+//! (Prometheus keeps no label that begins with two underscores). A `role` that is none of ours is
+//! somebody else's label: its targets are taken without one, which is told. A file is read again when it
+//! has changed; one that is broken keeps the last good list, if it had one; one that is gone takes its
+//! sources with it.
 
 use super::{Found, Looked, Own, Problem};
 use crate::config::{self, ENGINES, Settings, Target};
@@ -40,8 +42,18 @@ struct May {
 #[derive(Default)]
 struct Known {
     seen: Option<Seen>,
-    found: Vec<Found>,
+    list: List,
+    /// Whether there has been a good list, which holds on.
+    good: bool,
     problem: Option<String>,
+}
+
+/// What a file comes to.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct List {
+    found: Vec<Found>,
+    /// What was not understood of it, and costs no target.
+    odd: Option<String>,
 }
 
 /// What tells that a file has changed; a file put in another's place by `rename` differs in it too.
@@ -112,15 +124,12 @@ impl Files {
         for path in paths {
             let known = self.known.entry(path.clone()).or_default();
             known.renew(&path, &self.may);
-            if let Some(what) = &known.problem {
-                let words = format!(
-                    "{} (discovery.file_sd) {what}: mend the file",
-                    path.display()
-                );
-                problem.get_or_insert(Problem::new(words).while_holds("its last good list"));
+            if let Some(of_file) = known.problem(&path) {
+                problem.get_or_insert(of_file);
             }
         }
-        let found = self.known.values().flat_map(|known| known.found.clone());
+        let lists = self.known.values().map(|known| &known.list);
+        let found = lists.flat_map(|list| list.found.clone());
         Looked {
             unhealthy: Vec::new(),
             found: Some(found.collect()),
@@ -148,11 +157,28 @@ impl Known {
         };
         self.seen = seen;
         match read(&text, may) {
-            Ok(found) => {
-                self.found = found;
+            Ok(list) => {
+                self.list = list;
+                self.good = true;
                 self.problem = None;
             }
             Err(why) => self.problem = Some(why),
+        }
+    }
+
+    /// What is wrong with it now.
+    fn problem(&self, path: &Path) -> Option<Problem> {
+        let at = format!("{} (discovery.file_sd)", path.display());
+        match (&self.problem, &self.list.odd) {
+            (Some(what), _) => {
+                let problem = Problem::new(format!("{at} {what}: mend the file"));
+                Some(match self.good {
+                    true => problem.while_holds("its last good list"),
+                    false => problem,
+                })
+            }
+            (None, Some(what)) => Some(Problem::new(format!("{at} {what}"))),
+            (None, None) => None,
         }
     }
 }
@@ -276,20 +302,22 @@ fn text(path: &Path) -> io::Result<Vec<u8>> {
 }
 
 /// The pages of a file's targets; the error says what is wrong with the file.
-fn read(text: &[u8], may: &May) -> Result<Vec<Found>, String> {
+fn read(text: &[u8], may: &May) -> Result<List, String> {
     let groups: Vec<Group> = serde_json::from_slice(text)
         .map_err(|error| format!("is no list of targets in JSON ({error})"))?;
     let mut found = Vec::new();
+    let mut odd = None;
     for group in &groups {
-        let role = match group.label("role") {
-            None | Some("") => None,
-            Some(text) => Some(text.parse::<Role>().map_err(|()| {
+        let label = group.label("role").filter(|text| !text.is_empty());
+        let role = label.and_then(|text| text.parse::<Role>().ok());
+        if let (Some(text), None) = (label, role) {
+            odd.get_or_insert_with(|| {
                 format!(
-                    "has the role \"{}\"; write decode, prefill or unified",
+                    "has the role \"{}\", which is none that kvgauge knows, so its targets have the one of their pages: write decode, prefill or unified if that is meant",
                     shown(text)
                 )
-            })?),
-        };
+            });
+        }
         let scheme = group.label("__scheme__").unwrap_or("http");
         let path = group.label("__metrics_path__").unwrap_or("/metrics");
         if !path.starts_with('/') {
@@ -315,7 +343,7 @@ fn read(text: &[u8], may: &May) -> Result<Vec<Found>, String> {
             });
         }
     }
-    Ok(found)
+    Ok(List { found, odd })
 }
 
 /// As much of a file's text as a message may hold.
@@ -333,7 +361,7 @@ mod tests {
     }
 
     fn read(text: &[u8]) -> Result<Vec<Found>, String> {
-        super::read(text, &files("a.json").may)
+        super::read(text, &files("a.json").may).map(|list| list.found)
     }
 
     #[test]
@@ -391,10 +419,6 @@ mod tests {
             ("- targets: [a:1]", "is no list of targets in JSON"),
             ("{}", "is no list of targets in JSON"),
             (
-                r#"[{"targets":["a:1"],"labels":{"role":"decoder"}}]"#,
-                "decoder",
-            ),
-            (
                 r#"[{"targets":["a:1"],"labels":{"__scheme__":"ftp"}}]"#,
                 "is not an http URL",
             ),
@@ -438,6 +462,26 @@ mod tests {
     }
 
     #[test]
+    fn a_role_that_is_somebody_elses_is_told_and_costs_no_target() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.json");
+        let text = r#"[{"targets":["a:1"],"labels":{"role":"inference"}},
+            {"targets":["b:1"],"labels":{"role":"decode"}}]"#;
+        fs::write(&path, text).unwrap();
+        let mut files = files(path.to_str().unwrap());
+        for _ in 0..2 {
+            let looked = files.look();
+            let found = looked.found.unwrap();
+            let roles: Vec<_> = found.iter().map(|found| found.role).collect();
+            assert_eq!(roles, [None, Some(Role::Decode)]);
+            let problem = looked.problem.unwrap();
+            let words = "has the role \"inference\", which is none that kvgauge knows";
+            assert!(problem.words.contains(words), "{problem}");
+            assert_eq!(problem.holds, None);
+        }
+    }
+
+    #[test]
     fn a_file_that_is_named_must_be_there_and_one_that_can_not_be_seen_keeps_its_list() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.json");
@@ -471,6 +515,13 @@ mod tests {
         let mut found = files(&pattern);
         assert_eq!(found.look().found, Some(Vec::new()));
 
+        write("a.json", "[");
+        for _ in 0..2 {
+            let looked = found.look();
+            let problem = looked.problem.unwrap().to_string();
+            assert!(problem.contains("a.json"), "{problem}");
+            assert!(!problem.contains("holds"), "there is none yet: {problem}");
+        }
         write("a.json", r#"[{"targets":["a:1"]}]"#);
         write("b.json", r#"[{"targets":["b:1"]}]"#);
         write("c.yml", "- targets: [c:1]");

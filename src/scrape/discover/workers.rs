@@ -30,6 +30,8 @@ const LIST: &str = "its last list";
 pub(in crate::scrape) struct Workers {
     fetcher: Fetcher,
     url: Target,
+    /// Whether there has been a list, which holds on.
+    good: bool,
 }
 
 #[derive(Deserialize)]
@@ -66,10 +68,20 @@ impl Workers {
                 .with_token(token)
                 .with_trust(trust),
             url,
+            good: false,
         }
     }
 
     pub(super) async fn look(&mut self) -> Looked {
+        let mut looked = self.ask().await;
+        self.good |= looked.found.is_some();
+        if let Some(problem) = looked.problem.as_mut().filter(|_| !self.good) {
+            problem.holds = None;
+        }
+        looked
+    }
+
+    async fn ask(&mut self) -> Looked {
         match self.fetcher.fetch().await {
             Ok(text) => read(&text),
             Err(failed) => Looked {
