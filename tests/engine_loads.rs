@@ -241,7 +241,7 @@ fn other_texts_are_refused_and_ranks_are_bounded() {
     let reading = read_loads(format!("{{\"loads\":[{}]}}", many.join(",")).as_bytes()).unwrap();
     assert_eq!(
         (reading.pools.len(), reading.odd),
-        (1024, vec![("too_many_pools", 1)])
+        (1024, vec![("too_many_pools", 976)])
     );
 }
 

@@ -166,12 +166,18 @@ fn vllms_blocks_are_no_capacity_where_they_may_be_others() {
     // Two engines: the blocks of both are counted.
     let second = "vllm:kv_cache_usage_perc{engine=\"1\"} 0.7\n\
         vllm:cache_config_info{engine=\"1\",block_size=\"16\",num_gpu_blocks=\"101\"} 1\n";
-    let two = read(&(gauge.to_owned() + &info("") + second));
-    assert_eq!(usages(&two), [Ok(0.5), Ok(0.7)]);
-    assert!(
-        two.pools.iter().all(|pool| pool.capacity.is_none()),
-        "{two:?}"
-    );
+    let both = gauge.to_owned() + &info("") + second;
+    // One line that names none of them may be either's, or speak of both.
+    let unnamed = "vllm:kv_cache_usage_perc{engine=\"0\"} 0.5\n\
+        vllm:kv_cache_usage_perc{engine=\"1\"} 0.7\n\
+        vllm:cache_config_info{block_size=\"16\",num_gpu_blocks=\"101\"} 1\n";
+    for two in [read(&both), read(unnamed)] {
+        assert_eq!(usages(&two), [Ok(0.5), Ok(0.7)]);
+        assert!(
+            two.pools.iter().all(|pool| pool.capacity.is_none()),
+            "{two:?}"
+        );
+    }
 }
 
 #[test]

@@ -590,7 +590,7 @@ fn more_pools_than_any_deployment_has_are_bounded_and_counted() {
         .collect();
     let reading = read(&page);
     assert_eq!(reading.pools.len(), 1024);
-    assert_eq!(reading.odd, [("too_many_pools", 1)]);
+    assert_eq!(reading.odd, [("too_many_pools", 1976)]);
 }
 
 /// The lines in another order, the same one each time for a seed.

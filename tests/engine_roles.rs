@@ -373,6 +373,17 @@ fn preempted_requests_are_summed_and_of_the_tiers_in_host_memory_the_fullest_cou
 }
 
 #[test]
+fn pools_that_a_page_has_too_many_of_are_missing() {
+    let page = Reading {
+        odd: vec![("nan", 3), ("too_many_pools", 76)],
+        ..reading(vec![pool(Ok(0.5), Some(100))])
+    };
+    let state = one(&[known(Role::Unified, &page, 0)]);
+    assert_eq!(state.usage, Ok(0.5));
+    assert_eq!(state.missing, Some((76, Unknown::NotRead)));
+}
+
+#[test]
 fn on_a_page_of_several_roles_each_pool_is_of_its_own_and_a_nameless_one_is_missing_from_each() {
     let of = |role, usage| Pool {
         role,

@@ -16,6 +16,7 @@
 //! - A number of requests is the sum of the pools that publish it; it is unknown where a pool with
 //!   a known usage doesn't.
 
+use super::gauges::TOO_MANY_POOLS;
 use crate::kv::{Pool, PoolKind, Queues, Reading, Role, RoleState, Roles, Unknown};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -39,6 +40,8 @@ struct Group<'a> {
     models: BTreeMap<Option<Arc<str>>, Vec<Member<'a>>>,
     /// Sources of which no pool is known at all.
     missing: Vec<Unknown>,
+    /// Pools that are not read, as their page has too many.
+    beyond: usize,
 }
 
 #[derive(Clone, Copy)]
@@ -54,6 +57,10 @@ impl<'a> Group<'a> {
             Ok(reading) => reading,
             Err(why) => return self.missing.push(why),
         };
+        let odd = reading.odd.iter();
+        let beyond = odd.filter(|(reason, _)| *reason == TOO_MANY_POOLS);
+        let beyond: u64 = beyond.map(|(_, pools)| pools).sum();
+        self.beyond += usize::try_from(beyond).unwrap_or(usize::MAX);
         let apart = source.roles.len() > 1 || reading.roles().len() > 1;
         let mut none = true;
         for pool in &reading.pools {
@@ -102,22 +109,23 @@ pub fn aggregate(sources: &[SourceReading<'_>]) -> Vec<RoleState> {
             }
         }
         if group.models.is_empty() {
-            states.push(state(role, None, &[], &group.missing));
+            states.push(state(role, None, &[], &group.missing, group.beyond));
         }
         for (model, members) in group.models {
-            states.push(state(role, model, &members, &group.missing));
+            states.push(state(role, model, &members, &group.missing, group.beyond));
         }
     }
     states
 }
 
 /// One model's state. `sources` are the role's sources that are missing as a whole: whose model
-/// they serve is not known, so they are missing from each.
+/// they serve is not known, so they are missing from each, and so are the pools `beyond` a page's bound.
 fn state(
     role: Role,
     model: Option<Arc<str>>,
     members: &[Member<'_>],
     sources: &[Unknown],
+    beyond: usize,
 ) -> RoleState {
     let all: Vec<&Pool> = members.iter().map(|member| member.pool).collect();
     let (known, unknown): (Vec<&Pool>, Vec<&Pool>) =
@@ -127,7 +135,12 @@ fn state(
         .filter_map(|pool| pool.usage.err())
         .chain(sources.iter().copied())
         .collect();
-    let gravest = missing.iter().copied().min_by_key(|why| gravity(*why));
+    let not_read = (beyond > 0).then_some(Unknown::NotRead);
+    let gravest = missing
+        .iter()
+        .copied()
+        .chain(not_read)
+        .min_by_key(|why| gravity(*why));
 
     // What the values are of: the pools whose usage is known, or, for a capacity, whatever there is.
     let counted = if known.is_empty() { &all } else { &known };
@@ -173,7 +186,7 @@ fn state(
         host: counted.iter().filter_map(|pool| pool.host).reduce(f64::max),
         age: members.iter().filter_map(|member| member.age).max(),
         pools: known.len(),
-        missing: gravest.map(|why| (missing.len(), why)),
+        missing: gravest.map(|why| (missing.len() + beyond, why)),
     }
 }
 

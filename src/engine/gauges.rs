@@ -20,6 +20,9 @@ const ALMOST_ONE: f64 = 1.05;
 /// Integers up to here are exact in a 64-bit float: 2^53.
 const MAX_COUNT: f64 = 9_007_199_254_740_992.0;
 
+/// What pools that are not read are counted by.
+pub(super) const TOO_MANY_POOLS: &str = "too_many_pools";
+
 /// The most pools read from one page. The largest deployments have some hundred ranks.
 pub(super) const MAX_POOLS: usize = 1024;
 
@@ -145,6 +148,13 @@ pub(super) struct Odd(BTreeMap<&'static str, u64>);
 impl Odd {
     pub(super) fn add(&mut self, reason: &'static str) {
         *self.0.entry(reason).or_default() += 1;
+    }
+
+    /// Pools of one page that are more than [`MAX_POOLS`], and so are not read.
+    pub(super) fn too_many_pools(&mut self, beyond: usize) {
+        if beyond > 0 {
+            *self.0.entry(TOO_MANY_POOLS).or_default() += beyond as u64;
+        }
     }
 
     pub(super) fn into_vec(self) -> Vec<(&'static str, u64)> {
@@ -329,11 +339,11 @@ impl Sheet {
         }
     }
 
-    /// Keeps the first [`MAX_POOLS`] pools, and counts it when there were more.
+    /// Keeps the first [`MAX_POOLS`] pools, and counts the others.
     pub(super) fn bound(&mut self) {
-        if let Some(beyond) = self.rows.keys().nth(MAX_POOLS).cloned() {
-            self.rows.split_off(&beyond);
-            self.odd.add("too_many_pools");
+        if let Some(first) = self.rows.keys().nth(MAX_POOLS).cloned() {
+            let beyond = self.rows.split_off(&first);
+            self.odd.too_many_pools(beyond.len());
         }
     }
 

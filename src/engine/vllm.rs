@@ -157,21 +157,27 @@ fn then(page: &Page<'_>, draft: &mut Draft) {
     });
     infos.dedup_by(|b, a| a.key == b.key);
     if infos.len() > MAX_POOLS {
+        draft.odd.too_many_pools(infos.len() - MAX_POOLS);
         infos.truncate(MAX_POOLS);
-        draft.odd.add("too_many_pools");
     }
     for info in &infos {
         let same_server = |key: &Key| key.worker == info.key.worker;
-        let engines = infos.iter().filter(|i| same_server(&i.key)).count() as u64;
-        let only = engines == 1;
+        let infos = infos.iter().filter(|i| same_server(&i.key)).count();
+        let pools = draft.pools.keys().filter(|key| same_server(key)).count();
+        let engines = infos.max(pools) as u64;
+        // Of several engines, one that is not named may be any, or all together.
+        let unnamed = info.key.rank.is_none();
+        let only = infos == 1 && pools == 1;
         let mut found = false;
-        for (_, pool) in draft.pools.iter_mut().filter(|(key, _)| {
-            same_server(key) && (key.rank == info.key.rank || (only && info.key.rank.is_none()))
-        }) {
+        for (_, pool) in draft
+            .pools
+            .iter_mut()
+            .filter(|(key, _)| same_server(key) && (key.rank == info.key.rank || (only && unnamed)))
+        {
             found = true;
             fill_in(info, engines, pool, &mut draft.notes);
         }
-        if !found && draft.pools.len() < MAX_POOLS {
+        if !found && !(unnamed && pools > 0) && draft.pools.len() < MAX_POOLS {
             // An engine so fresh that it has none of the gauges.
             let mut pool = Pool::unknown(Unknown::Absent);
             fill_in(info, engines, &mut pool, &mut draft.notes);

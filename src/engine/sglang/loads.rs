@@ -37,10 +37,10 @@ struct Loads {
     loads: Ranks,
 }
 
-/// The first [`MOST_RANKS`] entries, and whether there are more.
+/// The first [`MOST_RANKS`] entries, and how many more there are.
 struct Ranks {
     ranks: Vec<Load>,
-    more: bool,
+    more: usize,
 }
 
 #[derive(Default, Deserialize)]
@@ -76,9 +76,7 @@ pub fn read_loads(text: &[u8]) -> Result<Reading, LoadsError> {
         .map_err(|error| LoadsError::Shape(error.to_string().chars().take(200).collect()))?;
     let mut odd = Odd::default();
     let mut notes = Notes::default();
-    if loads.more {
-        odd.add("too_many_pools");
-    }
+    odd.too_many_pools(loads.more);
     let several = loads.ranks.len() > 1;
     let role = role(&loads.ranks);
     let mut fingerprint = 0_u64;
@@ -282,12 +280,12 @@ impl<'de> Deserialize<'de> for Ranks {
                 while ranks.len() < MOST_RANKS {
                     match list.next_element()? {
                         Some(load) => ranks.push(load),
-                        None => return Ok(Ranks { ranks, more: false }),
+                        None => return Ok(Ranks { ranks, more: 0 }),
                     }
                 }
-                let mut more = false;
+                let mut more = 0;
                 while list.next_element::<IgnoredAny>()?.is_some() {
-                    more = true;
+                    more += 1;
                 }
                 Ok(Ranks { ranks, more })
             }
