@@ -338,6 +338,33 @@ fn a_redirect_elsewhere_or_a_second_one_is_not_followed() {
     assert_eq!((elsewhere.asked(), elsewhere.authorization()), (0, None));
 }
 
+/// What a server showed for a moment (a login page) is not where its page is for ever.
+#[test]
+fn a_redirect_that_leads_to_no_page_is_not_remembered() {
+    let page = Page::new(Behaviour::Paths(vec![
+        ("/metrics", Behaviour::Redirect(302, "/login".to_owned())),
+        ("/login", Behaviour::Html),
+    ]));
+    let upstream = Upstream::ok();
+    let kvgauge = Setup::new(upstream.address())
+        .settings("scrape.interval = \"50ms\"\n")
+        .source("d", "decode", &page)
+        .start();
+    let said = kvgauge.says("redirected from /metrics to /login");
+    assert!(said.contains("answered HTML at /login"), "{said}");
+    page.set(Behaviour::Paths(vec![
+        (
+            "/metrics",
+            Behaviour::Text("sglang:token_usage 0.5\n".to_owned()),
+        ),
+        ("/login", Behaviour::Html),
+    ]));
+    eventually("the page where it was", || {
+        let usage = get(kvgauge.listen, "/").head.get("x-kv-usage");
+        (usage.as_deref() == Some("0.5000")).then_some(())
+    });
+}
+
 #[test]
 fn b14_our_own_reads_do_not_make_a_page_that_stands_still_move() {
     // As SGLang does it: the page counts who reads it.

@@ -641,6 +641,65 @@ fn without_loads_the_page_gives_the_values_and_it_is_said_once() {
     assert!(said.contains("is not SGLang's"), "{said}");
 }
 
+/// Of what the page says and the loads don't, nothing is lost: a rank, a role.
+#[test]
+fn loads_that_say_less_than_the_page_do_not_stand_in_for_it() {
+    let upstream = Upstream::ok();
+    let rank = |rank: u64, used: u64| {
+        format!(
+            "{{\"dp_rank\":{rank},\"num_used_tokens\":{used},\"max_total_num_tokens\":1000,\"token_usage\":{}}}",
+            used as f64 / 1000.0
+        )
+    };
+    let series = |rank: u64, used: u64| {
+        let labels = format!("{{engine_type=\"decode\",dp_rank=\"{rank}\"}}");
+        format!("sglang:kv_used_tokens{labels} {used}\nsglang:max_total_num_tokens{labels} 1000\n")
+    };
+    let text = series(0, 100) + &series(1, 1000);
+    // One of two ranks.
+    let less = format!("{{\"loads\":[{}]}}", rank(0, 100));
+    let page = Page::new(Behaviour::Sglang(text.clone(), Some(less)));
+    let start = |page: &Page| {
+        Setup::new(upstream.address())
+            .source_at("engine", "", &format!("{},kind=auto", page.url()))
+            .start()
+    };
+    let kvgauge = start(&page);
+    until_usage(&kvgauge, "0.5500");
+    let said = kvgauge.says("of 1 pools, and the page is of 2");
+    assert!(said.contains("its values come from its page"), "{said}");
+
+    // Both, without a word of what they do: that is the page's.
+    let both = format!("{{\"loads\":[{},{}]}}", rank(0, 200), rank(1, 1000));
+    let page = Page::new(Behaviour::Sglang(text, Some(both)));
+    let kvgauge = start(&page);
+    until_usage(&kvgauge, "0.6000");
+    let member = pool(&get(kvgauge.listen, "/").head, "decode");
+    assert_eq!(member.number("used"), Some(1200.0));
+    assert_eq!(source(&kvgauge, 0)["role"], "decode");
+}
+
+#[test]
+fn a_page_that_ends_with_its_connection_ends_with_a_line() {
+    let upstream = Upstream::ok();
+    let raw = |page: &str| {
+        Behaviour::Raw(format!("HTTP/1.0 200 OK\r\nContent-Type: text/plain\r\n\r\n{page}").into())
+    };
+    let whole = "sglang:max_total_num_tokens 2581504\nsglang:kv_used_tokens 2200000\n";
+    let page = Page::new(raw(whole));
+    let kvgauge = of_kind("metrics", &upstream, &page);
+    until_usage(&kvgauge, "0.8522");
+    // 2,200,000 is not 220.
+    page.set(raw(&whole[..whole.len() - 5]));
+    let said = kvgauge.says("ended in the middle of a line");
+    assert!(said.contains("broke off its answer"), "{said}");
+    let usage = get(kvgauge.listen, "/").head.get("x-kv-usage");
+    assert!(
+        [None, Some("0.8522")].contains(&usage.as_deref()),
+        "{usage:?}"
+    );
+}
+
 #[test]
 fn loads_alone_are_read_without_a_page() {
     let upstream = Upstream::ok();

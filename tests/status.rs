@@ -176,6 +176,35 @@ fn a_running_kvgauge_says_the_same() {
     assert_eq!(said["sources"][0]["engine"], "sglang");
 }
 
+/// The page of a kvgauge repeats several engines as if they were one.
+#[test]
+fn a_kvgauge_of_which_only_the_page_can_be_had_is_unknown() {
+    use support::page::Behaviour;
+    let text = |name, used| {
+        format!(
+            "sglang:kv_used_tokens{{source=\"{name}\"}} {used}\nsglang:max_total_num_tokens{{source=\"{name}\"}} 1000\n"
+        )
+    };
+    let merged = format!(
+        "# TYPE kvgauge_build_info gauge\nkvgauge_build_info{{version=\"0\"}} 1\n{}{}",
+        text("decode-0", 100),
+        text("decode-1", 900)
+    );
+    for kv in [Behaviour::Status(403), Behaviour::Html] {
+        let front = Page::new(Behaviour::Paths(vec![
+            ("/metrics", Behaviour::Text(merged.clone())),
+            ("/kv", kv),
+        ]));
+        let (text, code) = status(&[&front.url()]);
+        assert_eq!(code, 3, "{text}");
+        assert!(
+            text.contains("is a kvgauge whose /kv can't be read"),
+            "{text}"
+        );
+        assert!(!text.contains("900"), "{text}");
+    }
+}
+
 /// Retractions and the tier in host memory stand in `/kv`, at `/sources` and in the report.
 #[test]
 fn what_was_preempted_and_how_full_host_memory_is_is_said_everywhere() {

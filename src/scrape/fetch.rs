@@ -11,7 +11,8 @@ use crate::net::{
 };
 use bytes::Bytes;
 use http::header::{
-    ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, HOST, LOCATION, USER_AGENT,
+    ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, HOST, LOCATION,
+    TRANSFER_ENCODING, USER_AGENT,
 };
 use http::uri::Authority;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri};
@@ -230,6 +231,14 @@ impl Fetcher {
         Ok(page)
     }
 
+    /// What was fetched turned out to be no page, and so no redirect to it is remembered.
+    pub(super) fn no_page(&mut self, failed: Failed) -> Failed {
+        match self.moved.iter().position(|(from, _)| *from == self.path) {
+            Some(at) => Failed::Moved(self.moved.swap_remove(at).1, Box::new(failed)),
+            None => failed,
+        }
+    }
+
     /// The bytes of a JSON text on the same server, over the same connection.
     pub(super) async fn fetch_json(&mut self, path: &Uri) -> Result<Vec<u8>, Failed> {
         self.within(path, JSON).await
@@ -309,6 +318,7 @@ impl Fetcher {
     }
 
     async fn read_at(&mut self, path: &Uri, accept: HeaderValue) -> Result<Answer, Failed> {
+        let is_page = accept == CLASSIC_TEXT;
         let mut response = self.ask(path, accept.clone()).await?;
         if response.status() == StatusCode::UNAUTHORIZED
             && self.token.as_mut().is_some_and(Bearer::renew)
@@ -342,6 +352,8 @@ impl Fetcher {
         if let Some(coding) = coding(response.headers()) {
             return Err(Failed::Encoded(coding));
         }
+        let framed = [CONTENT_LENGTH, TRANSFER_ENCODING];
+        let ends_with_connection = !framed.iter().any(|f| response.headers().contains_key(f));
         let mut body = response.into_body();
         let promised = body.size_hint().exact();
         if let Some(bytes) = promised.filter(|n| *n > self.most_bytes as u64) {
@@ -357,6 +369,12 @@ impl Fetcher {
                 }
                 page.extend_from_slice(data);
             }
+        }
+        // The number that a line ends with may be the beginning of another one.
+        let whole = page.is_empty() || page.ends_with(b"\n");
+        if is_page && ends_with_connection && !whole {
+            let what = "it ended in the middle of a line";
+            return Err(Failed::Broken(what.to_owned()));
         }
         Ok(Answer::Page(page))
     }

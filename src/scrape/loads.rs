@@ -7,7 +7,7 @@
 use super::fetch::Failed;
 use crate::config::{Source, SourceKind, Target};
 use crate::engine;
-use crate::kv::{Pool, PoolKind, Reading};
+use crate::kv::{Pool, PoolKind, Reading, Role};
 use http::Uri;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -27,6 +27,12 @@ pub(super) struct Loads {
     sglang: bool,
     /// The one model on it, which the loads do not name.
     model: Option<Arc<str>>,
+    /// The role that it names.
+    role: Option<Role>,
+    /// Its pools.
+    pools: usize,
+    /// Whether the settings name a role.
+    role_is_set: bool,
     /// Until then the page gives the readings.
     paused: Option<Instant>,
     /// Until then they are taken as they are, as no page says more.
@@ -47,6 +53,9 @@ impl Loads {
             page: None,
             sglang: false,
             model: None,
+            role: None,
+            pools: 0,
+            role_is_set: source.role.is_some(),
             paused: None,
             all: None,
             told: None,
@@ -76,6 +85,7 @@ impl Loads {
     pub(super) fn saw_page(&mut self, asked: Instant, reading: &Reading) {
         self.page = Some(asked);
         self.sglang = reading.engine.as_deref() == Some("sglang");
+        (self.role, self.pools) = (reading.role, reading.pools.len());
         let mut models = reading.pools.iter().map(|pool| &pool.model);
         let first = models.next().cloned().flatten();
         self.model = first.filter(|first| models.all(|model| model.as_ref() == Some(first)));
@@ -96,12 +106,30 @@ impl Loads {
     pub(super) fn forget(&mut self) {
         self.page = None;
         self.sglang = false;
+        (self.role, self.pools) = (None, 0);
         self.paused = None;
         self.all = None;
     }
 
-    /// They give this reading; the model is the page's.
+    /// Whether what they say is as good as the page's gauges.
+    pub(super) fn suffice(&self, reading: &Reading) -> Result<(), Failed> {
+        let exact = |pool: &Pool| pool.usage.is_ok() && pool.kind == PoolKind::Full;
+        let why = if reading.pools.is_empty() || !reading.pools.iter().all(exact) {
+            "they do not say which pool is the fullest, and the page does".to_owned()
+        } else if reading.pools.len() < self.pools {
+            let (here, there) = (reading.pools.len(), self.pools);
+            format!("they are of {here} pools, and the page is of {there}")
+        } else if !self.role_is_set && reading.role.or(self.role).is_none() {
+            "they name no role that is known, and none is set".to_owned()
+        } else {
+            return Ok(());
+        };
+        Err(Failed::NotLoads(why))
+    }
+
+    /// They give this reading; what they do not name is the page's.
     pub(super) fn are_fine(&mut self, reading: &mut Reading) {
+        reading.role = reading.role.or(self.role);
         for pool in &mut reading.pools {
             pool.model.clone_from(&self.model);
         }
@@ -128,16 +156,6 @@ impl Loads {
         self.told = Some(why.to_owned());
         news
     }
-}
-
-/// Whether loads are as good as the page's gauges.
-pub(super) fn exact(reading: &Reading) -> Result<(), Failed> {
-    let exact = |pool: &Pool| pool.usage.is_ok() && pool.kind == PoolKind::Full;
-    if !reading.pools.is_empty() && reading.pools.iter().all(exact) {
-        return Ok(());
-    }
-    let why = "they do not say which pool is the fullest, and the page does".to_owned();
-    Err(Failed::NotLoads(why))
 }
 
 /// A reading of the loads.

@@ -114,7 +114,8 @@ impl Reader {
             max_label_bytes: scrape.max_label_bytes,
             max_families: scrape.max_families,
         };
-        let page = Page::read(&text, &limits).map_err(Failed::from)?;
+        let page =
+            Page::read(&text, &limits).map_err(|error| self.fetcher.no_page(error.into()))?;
         let reading = engine::read_source(&page, &self.source, &self.settings);
         Ok(Read {
             from: PAGE,
@@ -155,7 +156,7 @@ impl Reader {
         let mut wrong = None;
         if self.loads.may_ask(asked) {
             let loads = self.loads().await;
-            match loads.and_then(|read| loads::exact(&read.reading).map(|()| read)) {
+            match loads.and_then(|read| self.loads.suffice(&read.reading).map(|()| read)) {
                 Ok(mut read) => {
                     self.loads.are_fine(&mut read.reading);
                     if let Some(page) = page {
@@ -186,7 +187,7 @@ impl Reader {
         if self.loads.may_ask(asked) {
             match self.loads().await {
                 Err(failed) if failed.reason().ends_reading() => return Err(failed),
-                Ok(mut read) if loads::exact(&read.reading).is_ok() => {
+                Ok(mut read) if self.loads.suffice(&read.reading).is_ok() => {
                     self.loads.are_fine(&mut read.reading);
                     return Ok(read);
                 }
@@ -198,7 +199,7 @@ impl Reader {
         match self.page(take).await {
             Ok(mut page) => {
                 let wrong = loads.and_then(|answer| match answer {
-                    Ok(read) => loads::exact(&read.reading).err(),
+                    Ok(read) => self.loads.suffice(&read.reading).err(),
                     Err(failed) => Some(failed),
                 });
                 page.news = wrong.and_then(|failed| self.pause(asked, &failed));

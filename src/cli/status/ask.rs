@@ -4,7 +4,7 @@ use super::report::{Said, SourceSays};
 use crate::cli::role_line::RoleSays;
 use crate::config::{Scrape, Settings, Source, Target};
 use crate::engine::{self, SourceReading};
-use crate::kv::{Reading, Roles, Unknown};
+use crate::kv::{FailureReason, Reading, Roles, Unknown};
 use crate::scrape::{Access, Look, Missed, Whose, get, look_at_source};
 use serde::Deserialize;
 use std::sync::Arc;
@@ -102,9 +102,11 @@ impl Asked {
             }
         }
         match look_at_source(&self.source, settings).await {
+            // Its page repeats those of others, as if one engine had said it all.
             Ok(look) if look.whose == Whose::Kvgauge => match self.kv(scrape).await {
                 Ok(Some(answer)) => answer,
-                Ok(None) | Err(_) => Answer::Page(Box::new(look)),
+                Ok(None) => Answer::Nothing(self.no_kv("what it answers there is something else")),
+                Err(missed) => Answer::Nothing(self.no_kv(&missed.message)),
             },
             Ok(look) => Answer::Page(Box::new(look)),
             Err(missed) => Answer::Nothing(missed),
@@ -128,6 +130,18 @@ impl Asked {
         };
         let sources = sources.sources.into_iter().map(SourceSays::from).collect();
         Ok(Some(Answer::Kvgauge(kv.roles, sources)))
+    }
+
+    /// A kvgauge that does not say what it knows.
+    fn no_kv(&self, why: &str) -> Missed {
+        let name = &self.source.name;
+        Missed {
+            reason: FailureReason::Content,
+            message: format!(
+                "{name} is a kvgauge whose /kv can't be read ({why}): let /kv and /sources through to it"
+            ),
+            status: None,
+        }
     }
 
     fn says(&self) -> SourceSays {
