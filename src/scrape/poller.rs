@@ -9,10 +9,13 @@ use super::left_out::{Told, left_out};
 use super::loads::{self, Loads};
 use super::pace::{self, Pace};
 use super::scraper::Reports;
+use super::stranger::Stranger;
+use super::verdict::{Case, Stands, Trouble, Verdict};
+use super::whose::{Whose, other_engine};
 use crate::config::{Settings, Source, SourceKind};
-use crate::engine::{self, Lacking};
+use crate::engine::{self, Suspect};
 use crate::exposition::{self, Page, Prepared};
-use crate::kv::{Failure, FailureReason, Reading, SourceState};
+use crate::kv::{Failure, FailureReason, Problem, Reading, SourceState};
 use crate::net::Trusts;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -24,19 +27,32 @@ pub(super) struct Poller {
     id: Id,
     source: Source,
     /// What cures are to be made in.
-    keys: &'static Keys,
+    keys: Keys,
+    stands: Stands,
+    /// What a mapping of it may be called.
+    mapping: String,
     settings: Arc<Settings>,
     fetcher: Fetcher,
     state: SourceState,
     page: Option<Arc<Prepared>>,
     content: Option<u64>,
     filter: Filter,
+    stranger: Stranger,
+    seen: Seen,
     loads: Loads,
     told: Told,
     allowance: Allowance,
     pace: Pace,
     /// Attempts in a row that have failed and cost somebody something.
     failed: u32,
+}
+
+/// What a page shows beside its reading; the loads show nothing else.
+#[derive(Default)]
+struct Seen {
+    whose: Whose,
+    other_engine: Option<&'static str>,
+    suspects: Vec<Suspect>,
 }
 
 /// What is made of a page.
@@ -72,6 +88,8 @@ pub(super) fn initial(source: &Source) -> SourceState {
         interval: None,
         exposed: None,
         left_out: Vec::new(),
+        problems: Vec::new(),
+        mapping: None,
         failure: None,
         failures: [0; FailureReason::ALL.len()],
         dropped: Vec::new(),
@@ -93,6 +111,14 @@ impl Poller {
         Poller {
             id,
             keys: Keys::of(&source, settings),
+            stands: if settings.sources.contains(&source) {
+                Stands::Set
+            } else {
+                Stands::Found
+            },
+            mapping: settings.free_mapping_names().next().unwrap_or_default(),
+            stranger: Stranger::default(),
+            seen: Seen::default(),
             fetcher: Fetcher::new(&source.url, &settings.scrape)
                 .with_token(source.bearer_file.as_ref())
                 .with_trust(trusts.of(source.ca_file.as_ref())),
@@ -128,6 +154,9 @@ impl Poller {
                     self.compare(asked, page.content);
                     if let Some(prepared) = page.prepared {
                         self.page = Some(Arc::new(prepared));
+                    }
+                    if page.of == "loads" {
+                        self.seen = Seen::default();
                     }
                     self.state.reads = Some(page.of);
                     self.good(asked, page.reading);
@@ -201,7 +230,7 @@ impl Poller {
 
     /// Says once why the readings come from the page.
     fn without_loads(&mut self, asked: Instant, failed: &Failed) {
-        let why = explain(&self.source.name, &self.loads.target, failed, self.keys);
+        let why = explain(&self.source.name, &self.loads.target, failed, &self.keys);
         if self.loads.pause(asked, &why) && self.may_tell() {
             tracing::warn!(
                 "{why}; its values come from its page, and the loads are tried again each minute"
@@ -250,6 +279,15 @@ impl Poller {
         self.state.exposed = Some(prepared.sample_count() as u64);
         self.state.bytes = Some(text.len() as u64);
         let reading = engine::read_source(&page, &self.source, &self.settings);
+        let whose = Whose::of(&page, &reading);
+        self.seen = Seen {
+            whose,
+            other_engine: other_engine(&page, &self.source, &reading),
+            suspects: match whose {
+                Whose::Other => self.stranger.suspects(&page, Instant::now()).to_vec(),
+                _ => Vec::new(),
+            },
+        };
         Ok(Understood {
             prepared: Some(prepared),
             of: "page",
@@ -268,7 +306,6 @@ impl Poller {
     }
 
     fn good(&mut self, asked: Instant, reading: Reading) {
-        self.announce(&reading);
         for (reason, count) in &reading.odd {
             add(&mut self.state.odd, reason, *count);
         }
@@ -278,44 +315,68 @@ impl Poller {
         if self.source.role.is_none() && !self.state.roles.hold(named) {
             self.state.roles = named;
         }
+        let verdict = Verdict::of(&Case {
+            source: &self.source,
+            whose: self.seen.whose,
+            reading: &reading,
+            other_engine: self.seen.other_engine,
+            suspects: &self.seen.suspects,
+            roles: self.state.roles,
+            engines: true,
+            stands: self.stands,
+            mapping: &self.mapping,
+        });
+        self.announce(&reading, &verdict.troubles);
+        let mapping = verdict.mapping.join("\n");
+        self.state.mapping = (!mapping.is_empty()).then(|| mapping.into());
+        let problems = verdict.troubles.into_iter().map(|t| t.problem);
+        self.state.problems = problems.collect();
         self.state.up = Some(true);
         self.state.taken = Some(asked);
         self.state.reading = Some(Arc::new(reading));
     }
 
-    /// Says what is read and from which metric, at the start and whenever that changes.
-    fn announce(&mut self, reading: &Reading) {
+    /// Says what is read, from which metric and what is wrong with it, at the start and whenever that
+    /// changes.
+    fn announce(&mut self, reading: &Reading, troubles: &[Trouble]) {
         let usage_from = |r: &Reading| r.chosen.iter().find(|(v, _)| *v == "usage").map(|c| c.1);
-        let (engine, metric) = (&reading.engine, usage_from(reading));
+        let (engine, metric) = (engine::in_words(reading), usage_from(reading));
         let before = self.state.reading.as_deref();
-        let same = before.is_some_and(|b| b.engine == *engine && usage_from(b) == metric);
-        if (same && self.state.up == Some(true)) || !self.may_tell() {
+        let up = self.state.up == Some(true);
+        let same = before.is_some_and(|b| b.engine == reading.engine && usage_from(b) == metric);
+        let url = Arc::clone(&self.state.url);
+        let source = Arc::clone(&self.source.name);
+        let what = match &engine {
+            Some(engine) => format!("reading {engine} at {url}"),
+            None => format!("reading {url}"),
+        };
+        let news = !(same && up);
+        let said = self.state.problems.iter();
+        if !news && said.eq(troubles.iter().map(|trouble| &trouble.problem)) {
             return;
         }
-        let (source, url) = (&self.source.name, &self.state.url);
-        let lacking = engine::lacking(reading);
-        let usage = lacking.iter().find(|lacking| lacking.value == "usage");
-        match (engine::in_words(reading), metric) {
-            (Some(engine), Some(metric)) => {
-                tracing::info!("{source}: reading {engine} at {url}, usage from {metric}");
+        match metric {
+            Some(metric) if news && self.may_tell() => {
+                tracing::info!("{source}: {what}, usage from {metric}");
             }
-            (Some(engine), None) => match usage {
-                Some(Lacking { why, comes, .. }) if *comes => {
-                    tracing::info!("{source}: reading {engine} at {url}; {why}");
-                }
-                Some(Lacking { why, next, .. }) => {
-                    tracing::warn!("{source}: reading {engine} at {url}; {why}: {next}");
-                }
-                None => tracing::warn!(
-                    "{source}: reading {engine} at {url}; its KV usage is unknown, as a gauge holds what can't be a value"
-                ),
-            },
-            (None, _) if self.source.role.is_some() => {
-                tracing::warn!(
-                    "{source}: {url} answers, but no engine known here has KV gauges on it, so its usage stays unknown"
-                );
+            None if news && troubles.is_empty() && self.may_tell() => {
+                tracing::info!("{source}: {what}, which has no KV gauges");
             }
-            (None, _) => tracing::info!("{source}: reading {url}, which has no KV gauges"),
+            _ if !news && troubles.is_empty() && self.may_tell() => {
+                tracing::info!("{source}: {what}; nothing is wrong with it any more");
+            }
+            _ => {}
+        }
+        for Trouble { problem, goes } in troubles {
+            let Problem { cause, next } = problem;
+            if !self.may_tell() {
+                return;
+            }
+            if *goes {
+                tracing::info!("{source}: {what}; {cause}");
+            } else {
+                tracing::warn!("{source}: {what}; {cause}: {next}");
+            }
         }
     }
 
@@ -334,7 +395,7 @@ impl Poller {
     fn bad(&mut self, at: Instant, failed: &Failed) {
         let reason = failed.reason();
         let (name, url) = (&self.source.name, &self.source.url);
-        let message: Arc<str> = explain(name, url, failed, self.keys).into();
+        let message: Arc<str> = explain(name, url, failed, &self.keys).into();
         let was = self.state.failure.as_ref().map(|f| &f.message);
         // Said once for each change, not at every attempt.
         let news = self.state.up != Some(false) || was != Some(&message);
@@ -343,6 +404,8 @@ impl Poller {
         }
         if reason.ends_reading() {
             self.state.reading = None;
+            self.state.problems.clear();
+            self.state.mapping = None;
             self.state.reads = None;
         }
         if let Some(count) = FailureReason::ALL

@@ -4,6 +4,7 @@
 use super::explain::{Keys, explain};
 use super::fetch::{Failed, Fetcher};
 use super::loads::{self, Loads};
+use super::whose::{Whose, other_engine};
 use crate::config::{Scrape, Settings, Source, SourceKind, Target};
 use crate::engine::{self, Suspect};
 use crate::exposition::{Limits, Page};
@@ -13,26 +14,6 @@ use http::StatusCode;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// How the names begin that only routers publish: sglang-router (its name of now, and the one before),
-/// vLLM's router.
-const ROUTERS: [&str; 3] = ["smg_", "sgl_router_", "vllm_router_"];
-
-/// A family of every page of kvgauge's own.
-const OURS: &str = "kvgauge_build_info";
-
-/// Whose page it is, going by the names on it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Whose {
-    /// That of an engine which is known here.
-    Engine,
-    /// A router's, and no engine's.
-    Router,
-    /// The one that kvgauge itself serves.
-    Kvgauge,
-    /// Somebody else's.
-    Other,
-}
 
 /// What a server is shown, and by what it is known.
 #[derive(Clone, Debug, Default)]
@@ -46,7 +27,7 @@ pub(crate) struct Access {
 struct At<'a> {
     name: &'a str,
     url: &'a Target,
-    keys: &'static Keys,
+    keys: Keys,
 }
 
 /// What is on a page.
@@ -54,6 +35,8 @@ struct At<'a> {
 pub(crate) struct Look {
     pub(crate) whose: Whose,
     pub(crate) reading: Reading,
+    /// The engine whose page it is, where the source is set to be read as another.
+    pub(crate) other_engine: Option<&'static str>,
     /// Where nobody known wrote the page: names that look like KV usage, with the first sample's value.
     pub(crate) suspects: Vec<(Suspect, Box<str>)>,
     pub(crate) samples: usize,
@@ -105,7 +88,11 @@ pub(crate) async fn look_at_source(source: &Source, settings: &Settings) -> Resu
     if source.kind == SourceKind::SglangLoads {
         return look_at_loads(at, fetcher).await;
     }
-    let read = |page: &Page<'_>| engine::read_source(page, source, settings);
+    let read = |page: &Page<'_>| {
+        let reading = engine::read_source(page, source, settings);
+        let other = other_engine(page, source, &reading);
+        (reading, other)
+    };
     look_with(at, &mut fetcher, &settings.scrape, &read).await
 }
 
@@ -119,6 +106,7 @@ async fn look_at_loads(at: At<'_>, mut fetcher: Fetcher) -> Result<Look, Missed>
     Ok(Look {
         whose: Whose::Engine,
         reading,
+        other_engine: None,
         suspects: Vec::new(),
         samples: 0,
         bytes: text.len(),
@@ -139,16 +127,17 @@ pub(crate) async fn look(
     let at = At {
         name,
         url,
-        keys: &Keys::SOURCE,
+        keys: Keys::SOURCE,
     };
-    look_with(at, &mut access.fetcher(url, scrape), scrape, &engine::read).await
+    let read = |page: &Page<'_>| (engine::read(page), None);
+    look_with(at, &mut access.fetcher(url, scrape), scrape, &read).await
 }
 
 async fn look_with(
     at: At<'_>,
     fetcher: &mut Fetcher,
     scrape: &Scrape,
-    read: &dyn Fn(&Page<'_>) -> Reading,
+    read: &dyn Fn(&Page<'_>) -> (Reading, Option<&'static str>),
 ) -> Result<Look, Missed> {
     let asked = Instant::now();
     let answer = fetcher.fetch().await;
@@ -160,8 +149,8 @@ async fn look_with(
         max_families: scrape.max_families,
     };
     let page = Page::read(&text, &limits).map_err(|error| at.missed(&Failed::from(error)))?;
-    let reading = read(&page);
-    let whose = whose(&page, &reading);
+    let (reading, other_engine) = read(&page);
+    let whose = Whose::of(&page, &reading);
     let bad = page.dropped();
     Ok(Look {
         whose,
@@ -171,6 +160,7 @@ async fn look_with(
             Vec::new()
         },
         reading,
+        other_engine,
         samples: page.sample_count(),
         bytes: text.len(),
         bad_lines: bad.iter().min_by_key(|dropped| dropped.line).map(|first| {
@@ -192,7 +182,7 @@ pub(crate) async fn get(
     let at = At {
         name,
         url,
-        keys: &Keys::SOURCE,
+        keys: Keys::SOURCE,
     };
     let answer = access.fetcher(url, scrape).fetch().await;
     answer.map_err(|failed| at.missed(&failed))
@@ -202,22 +192,9 @@ impl At<'_> {
     fn missed(&self, failed: &Failed) -> Missed {
         Missed {
             reason: failed.reason(),
-            message: explain(self.name, self.url, failed, self.keys),
+            message: explain(self.name, self.url, failed, &self.keys),
             status: failed.status(),
         }
-    }
-}
-
-fn whose(page: &Page<'_>, reading: &Reading) -> Whose {
-    let mut names = page.families().iter().map(crate::exposition::Family::name);
-    if page.family(OURS).is_some() {
-        Whose::Kvgauge
-    } else if reading.engine.is_some() {
-        Whose::Engine
-    } else if names.any(|name| ROUTERS.iter().any(|router| name.starts_with(router))) {
-        Whose::Router
-    } else {
-        Whose::Other
     }
 }
 
