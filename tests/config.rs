@@ -487,7 +487,7 @@ fn a_malformed_variable_is_refused_with_its_name() {
     refused(
         env(&[("KVGAUGE_SOURCES", "a=http://a;b")]),
         78,
-        "environment KVGAUGE_SOURCES: source: `b` has no name; write NAME=URL[,role=ROLE][,interval=TIME][,engine=NAME][,kind=KIND][,bearer_file=FILE][,ca_file=FILE][,keep=PATTERN]…[,drop=PATTERN]…, such as decode=http://127.0.0.1:30002,role=decode",
+        "environment KVGAUGE_SOURCES: source: `b` has no URL; write NAME=URL[,role=ROLE][,interval=TIME][,engine=NAME][,kind=KIND][,bearer_file=FILE][,ca_file=FILE][,keep=PATTERN]…[,drop=PATTERN]…, such as decode=http://127.0.0.1:30002,role=decode",
     );
     refused(
         env(&[("KVGAUGE_SOURCES", " ; ")]),
@@ -1078,7 +1078,7 @@ fn loads_are_read_beside_the_page_and_no_server_is_counted_twice() {
     let seen: Vec<_> = s
         .sources
         .iter()
-        .map(|s| (s.kind, s.url.to_string()))
+        .map(|s| (s.kind, s.url.in_full()))
         .collect();
     use kvgauge::config::SourceKind::{Auto, Metrics, SglangLoads};
     let wanted = [

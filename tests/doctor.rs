@@ -139,7 +139,7 @@ fn the_routers_page_is_given_for_the_decode_servers() {
 WRONG  decode    http://DECODE/metrics
        answered in N ms: 10 samples, 790 bytes
        this is the router: KV gauges live on the decode server
-       -> set the source's url to the decode server's own page, which it has when it is started with --enable-metrics (SGLang)
+       -> set the source's url to the decode server's own page; if it has none, switch its metrics on (SGLang: --enable-metrics)
 
 1 of 4 WRONG: see the arrows (->).";
     assert_eq!(
@@ -243,11 +243,11 @@ fn what_looks_like_kv_usage_on_an_unknown_engine_is_shown_and_not_believed() {
     let want = "\
 WRONG  decode  http://DECODE/metrics
        answered in N ms: 3 samples, 163 bytes
-       no engine known here has KV gauges on it, but these look like it:
+       these names on it look like KV usage:
          acme_kv_cache_usage 0.25 may be usage, in fraction; several, told apart by shard
          acme_requests_running 3 may be running, in requests
-       its usage stays unknown, as nothing is guessed by names
-       -> see what the engine's documentation says of them; then put this, mended where it has to be, into the settings:
+       no engine known here has KV gauges on it; some names look like KV usage, but nothing is guessed by names
+       -> see what the engine's documentation says of them; then put this mapping, mended where it has to be, into the settings:
             [engine.mine]
             usage = { metric = \"acme_kv_cache_usage\", unit = \"fraction\" }
             running = { metric = \"acme_requests_running\", unit = \"requests\" }
@@ -376,8 +376,9 @@ WRONG  decode  http://DECODE/metrics
          usage      not from kv_cache_usage_perc: holds what can't be a value
          unknown: used (not on the page; it is left out everywhere; another version of the engine may publish it)
          unknown: capacity (the labels of cache_config_info do not say for sure how many tokens fit; newer versions say it in the label kv_cache_size_tokens)
-         unknown: fill, running, queued (not on the page; it is left out everywhere; another version of the engine may publish it)
-       a gauge holds what can't be a value (nan 1)
+         unknown: fill (vllm publishes none; nothing is to be done, as only SGLang does)
+         unknown: running, queued (not on the page; it is left out everywhere; another version of the engine may publish it)
+       a gauge holds what can't be a value (nan)
        -> look at the gauge on the engine's page, and at the engine's own log
 
 1 of 1 WRONG: see the arrows (->).";

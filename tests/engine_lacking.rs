@@ -110,7 +110,7 @@ fn what_a_version_does_not_publish_has_a_next_step() {
         ("llamacpp-fork-2025-08.facts", "capacity", "/props"),
         ("lmdeploy-0.18.0-busy", "capacity", "nothing is to be done"),
         ("dynamo.facts", "used", "nothing is to be done"),
-        ("vllm-0.32.0-loaded", "fill", "another version"),
+        ("vllm-0.32.0-loaded", "fill", "only SGLang does"),
     ] {
         let all = lacking(file);
         let found = of(&all, value).unwrap_or_else(|| panic!("{file}: {all:?}"));

@@ -517,6 +517,8 @@ fn source(taken: Option<Instant>, failure: Option<FailureReason>, at: Instant) -
         interval: None,
         exposed: None,
         left_out: Vec::new(),
+        problems: Vec::new(),
+        mapping: None,
         failure: failure.map(|reason| Failure {
             reason,
             message: "".into(),

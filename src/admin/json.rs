@@ -161,6 +161,10 @@ fn source(source: &SourceState, conflicts: &Conflicts, now: Instant, max_age: Du
         "lacking": reading.map(|r| engine::lacking(r).iter()
             .map(|l| json!({"value": l.value, "why": l.why, "next": l.next}))
             .collect::<Vec<_>>()),
+        "problems": source.problems.iter()
+            .map(|p| json!({"cause": p.cause, "next": p.next}))
+            .collect::<Vec<_>>(),
+        "mapping": source.mapping,
         "pools": reading.map(|r| r.pools.iter().map(pool).collect::<Vec<_>>()),
     })
 }

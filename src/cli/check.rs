@@ -50,7 +50,7 @@ fn describe(text: &mut String, settings: &Settings) -> std::fmt::Result {
     writeln!(text, "\nPages that are read, each every {every}:")?;
     let pages: Vec<String> = settings.sources.iter().map(|s| s.url.to_string()).collect();
     let names = settings.sources.iter().map(|s| s.name.len());
-    let (name_width, page_width) = (names.max(), pages.iter().map(String::len).max());
+    let (name_width, page_width) = (names.max(), pages.iter().map(|p| p.chars().count()).max());
     for (source, page) in settings.sources.iter().zip(&pages) {
         let name = &source.name;
         let (name_width, page_width) = (name_width.unwrap_or(0), page_width.unwrap_or(0));

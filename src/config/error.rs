@@ -69,6 +69,12 @@ pub(super) fn quote(text: &str) -> String {
         shown.push_str("…@");
         shown.push_str(host);
     }
+    // Nor is a query, which may hold a token.
+    let host = shown.find("://").unwrap_or(shown.len());
+    if let Some(query) = shown[host..].find('?') {
+        shown.truncate(host + query);
+        shown.push_str("?…");
+    }
     let cut = shown.chars().nth(SHOWN).is_some();
     let mut quoted = String::from("`");
     for c in shown.chars().take(SHOWN) {

@@ -191,8 +191,9 @@ impl Layer {
         let mut parts = text.split(',');
         let first = parts.next().unwrap_or_default();
         let Some((name, url)) = first.split_once('=') else {
+            let missing = if first.contains("://") { "name" } else { "URL" };
             let message = format!(
-                "{} has no name; write {SOURCE_TEXT}, such as \
+                "{} has no {missing}; write {SOURCE_TEXT}, such as \
                  decode=http://127.0.0.1:30002,role=decode",
                 quote(text)
             );

@@ -55,6 +55,13 @@ impl Settings {
     pub fn mapping(&self, source: &Source) -> Option<(&Arc<str>, &Arc<Mapping>)> {
         self.mappings.get_key_value(source.engine.as_ref()?)
     }
+
+    /// Names for mappings that no section has yet: each may be pasted beside the others.
+    pub fn free_mapping_names(&self) -> impl Iterator<Item = String> {
+        let more = (2..).map(|n| format!("mine-{n}"));
+        let all = std::iter::once("mine".to_owned()).chain(more);
+        all.filter(|name| !self.mappings.contains_key(name.as_str()))
+    }
 }
 
 /// An `http://host:port` or `https://host:port` address with an optional path.

@@ -164,7 +164,7 @@ impl Format for Page {
     }
 
     fn write(&self) -> String {
-        self.0.to_string()
+        self.0.in_full()
     }
 }
 
@@ -192,6 +192,27 @@ impl Target {
             path: Arc::from(format!("{before}/v1/loads")),
             ..self.clone()
         }
+    }
+
+    /// The path as people may see it: a query may hold a secret.
+    #[must_use]
+    pub fn shown_path(&self) -> String {
+        match self.path.split_once('?') {
+            Some((path, _)) => format!("{path}?…"),
+            None => self.path.to_string(),
+        }
+    }
+
+    /// As it is written in settings, query and all.
+    #[must_use]
+    pub fn in_full(&self) -> String {
+        self.with_path(&self.path)
+    }
+
+    fn with_path(&self, path: &str) -> String {
+        let scheme = if self.tls { "https" } else { "http" };
+        let path = if path == "/" { "" } else { path };
+        format!("{scheme}://{}{path}", self.authority())
     }
 
     /// Where to connect: `host:port`, IPv6 addresses in brackets.
@@ -253,6 +274,16 @@ impl Target {
         (home, self.port, self.path.clone())
     }
 
+    /// Whether both surely are on one server, as [`page_identity`](Target::page_identity) tells it.
+    #[must_use]
+    pub fn same_server(&self, other: &Target) -> bool {
+        let at = |target: &Target| {
+            let (host, port, _) = target.page_identity();
+            (host, port)
+        };
+        at(self) == at(other)
+    }
+
     fn address(&self) -> Option<IpAddr> {
         let ip: Option<IpAddr> = self.host.parse().ok();
         ip.map(|ip| ip.to_canonical())
@@ -272,11 +303,10 @@ fn authority(host: &str, port: u16) -> String {
     }
 }
 
+/// As people may see it, without the text of its query: [`in_full`](Target::in_full) has that.
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let scheme = if self.tls { "https" } else { "http" };
-        write!(f, "{scheme}://{}", self.authority())?;
-        f.write_str(if &*self.path == "/" { "" } else { &self.path })
+        f.write_str(&self.with_path(&self.shown_path()))
     }
 }
 
@@ -305,8 +335,11 @@ mod tests {
             ("https://[::1]:80/m", "https://[::1]:80/m"),
         ] {
             let target = page(text);
-            assert_eq!(target.to_string(), written);
+            assert_eq!(target.in_full(), written);
             assert_eq!(page(written), target);
+            let (shown, query) = written.split_once('?').unwrap_or((written, ""));
+            let query = if query.is_empty() { "" } else { "?…" };
+            assert_eq!(target.to_string(), format!("{shown}{query}"));
         }
         let router = Upstream::read("http://127.0.0.1:30001/").unwrap().0;
         assert_eq!(router.to_string(), "http://127.0.0.1:30001");

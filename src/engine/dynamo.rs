@@ -86,6 +86,7 @@ pub(super) const TABLE: Table = Table {
             NOTHING,
         )
         .beside("usage"),
+        Lacking::no_fill("dynamo publishes none"),
     ],
     then,
 };

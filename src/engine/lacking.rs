@@ -52,6 +52,11 @@ impl Lacking {
         }
     }
 
+    /// Of engines that never say what their cached prefixes hold.
+    pub(super) const fn no_fill(why: &'static str) -> Self {
+        Lacking::never("fill", why, "nothing is to be done, as only SGLang does")
+    }
+
     /// Where the page has this other value.
     pub(super) const fn beside(self, value: &'static str) -> Self {
         Lacking {

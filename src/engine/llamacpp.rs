@@ -43,6 +43,7 @@ pub(super) const TABLE: Table = Table {
             "it is on no page of llama.cpp's",
             "/props of the server says it (n_ctx)",
         ),
+        Lacking::no_fill("llamacpp publishes none"),
     ],
     then: nothing_more,
 };

@@ -38,6 +38,7 @@ pub(super) const TABLE: Table = Table {
     lacks: &[
         Lacking::never("used", "LMDeploy publishes no tokens", NOTHING).beside("usage"),
         Lacking::never("capacity", "LMDeploy publishes no tokens", NOTHING).beside("usage"),
+        Lacking::no_fill("lmdeploy publishes none"),
     ],
     then: nothing_more,
 };

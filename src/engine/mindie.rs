@@ -39,6 +39,7 @@ pub(super) const TABLE: Table = Table {
     lacks: &[
         Lacking::never("used", "MindIE publishes no tokens", NOTHING).beside("usage"),
         Lacking::never("capacity", "MindIE publishes no tokens", NOTHING).beside("usage"),
+        Lacking::no_fill("mindie publishes none"),
     ],
     then: nothing_more,
 };

@@ -28,6 +28,7 @@ pub(super) const TABLE: Table = Table {
     lacks: &[
         Lacking::never("used", "NIM publishes no tokens", NOTHING).beside("usage"),
         Lacking::never("capacity", "NIM publishes no tokens", NOTHING).beside("usage"),
+        Lacking::no_fill("nim publishes none"),
     ],
     then: nothing_more,
 };

@@ -8,6 +8,9 @@ use crate::exposition::{Family, MetricType, Page};
 /// The most that are given.
 const MOST: usize = 16;
 
+/// Bytes of the longest name that is given.
+const MOST_NAME: usize = 200;
+
 /// A metric that may hold a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Suspect {
@@ -19,13 +22,15 @@ pub struct Suspect {
     pub unit: MappedUnit,
     /// Labels that several of its samples differ in, so that one may have to be selected.
     pub labels: Vec<Box<str>>,
+    /// A usage that the likeliest used and capacity say as well, and more exactly.
+    pub spare: bool,
 }
 
 /// What looks like KV usage on the page, at most 16; usage first, then in order of names. Empty where
 /// nothing does.
 #[must_use]
 pub fn suspects(page: &Page<'_>) -> Vec<Suspect> {
-    let mut found: Vec<(u8, Suspect)> = page
+    let mut found: Vec<(Rank, Suspect, f64)> = page
         .families()
         .iter()
         .filter(|family| matches!(family.kind(), MetricType::Gauge | MetricType::Unknown))
@@ -34,18 +39,44 @@ pub fn suspects(page: &Page<'_>) -> Vec<Suspect> {
         .collect();
     found.sort_by(|a, b| (a.0, &a.1.metric).cmp(&(b.0, &b.1.metric)));
     found.truncate(MOST);
-    found.into_iter().map(|(_, suspect)| suspect).collect()
+    if let Some(at) = rounded(&found)
+        && let Some((_, usage, _)) = found.get_mut(at)
+    {
+        usage.spare = true;
+    }
+    found.into_iter().map(|(_, suspect, _)| suspect).collect()
 }
 
-fn suspect(page: &Page<'_>, family: &Family<'_>) -> Option<(u8, Suspect)> {
+/// Where the first usage is, if it is the first used over the first capacity to two decimals.
+fn rounded(found: &[(Rank, Suspect, f64)]) -> Option<usize> {
+    let first = |value: &str| found.iter().position(|(_, s, _)| s.value == value);
+    let (usage, used, capacity) = (first("usage")?, first("used")?, first("capacity")?);
+    let ((_, s, share), (_, u, used), (_, c, capacity)) =
+        (found.get(usage)?, found.get(used)?, found.get(capacity)?);
+    let share = match s.unit {
+        MappedUnit::Percent => share / 100.0,
+        _ => *share,
+    };
+    let same = u.unit == c.unit && (used / capacity - share).abs() < 0.011;
+    (same && *capacity > 0.0).then_some(usage)
+}
+
+/// What comes first: by the value, then the likelier, then the shorter name.
+type Rank = (u8, u8, usize);
+
+fn suspect(page: &Page<'_>, family: &Family<'_>) -> Option<(Rank, Suspect, f64)> {
     let name = family.name().to_ascii_lowercase();
     let words: Vec<&str> = name.split(['_', ':']).collect();
     let any = |of: &[&str]| words.iter().any(|word| of.contains(word));
+    // What is free is neither used nor all there is.
+    let free = any(&["free", "available", "avail", "evictable", "remaining"]);
     // Other caches, other memory, and what is counted up.
     if any(&[
         "lora", "mm", "encoder", "http", "gc", "cpu", "disk", "swap", "bytes", "seconds",
-        "latency", "time", "host",
+        "latency", "time", "host", "memory", "mem", "gb", "gib", "mb", "mib",
     ]) || matches!(words.last(), Some(&("total" | "created")))
+        || free
+        || name.len() > MOST_NAME
     {
         return None;
     }
@@ -86,7 +117,7 @@ fn suspect(page: &Page<'_>, family: &Family<'_>) -> Option<(u8, Suspect)> {
         Some((0, "usage", fraction))
     } else if kv && any(&["used", "active", "inuse", "allocated"]) {
         Some((1, "used", amount))
-    } else if kv && any(&["max", "capacity", "num", "size", "available"]) && amounts(&words) {
+    } else if kv && any(&["max", "total", "capacity", "num", "size"]) && amounts(&words) {
         Some((2, "capacity", amount))
     } else if any(&["requests", "reqs", "request", "sequences", "seqs"]) {
         if any(&["running", "active", "processing", "inflight"]) {
@@ -99,14 +130,24 @@ fn suspect(page: &Page<'_>, family: &Family<'_>) -> Option<(u8, Suspect)> {
     } else {
         None
     }?;
+    // A part of the pool, or what is not of the pool's tokens.
+    let part = any(&["pending", "prealloc", "swa", "mamba", "grammar", "offline"]);
+    let whole = any(&["max", "total", "capacity"]) && !any(&["running", "graph", "seq", "len"]);
+    let unlikely = match value {
+        "used" => u8::from(!any(&["kv", "kvcache"])),
+        "capacity" => u8::from(!whole),
+        _ => 0,
+    };
     Some((
-        rank,
+        (rank, unlikely + 2 * u8::from(part), words.len()),
         Suspect {
             value,
             metric: family.name().into(),
             unit,
             labels: differing(page, family),
+            spare: false,
         },
+        largest,
     ))
 }
 
@@ -129,6 +170,7 @@ fn differing(page: &Page<'_>, family: &Family<'_>) -> Vec<Box<str>> {
             rest.iter()
                 .any(|sample| sample.label(name).as_deref() != Some(value))
         })
+        .filter(|(name, _)| name.len() <= MOST_NAME)
         .map(|(name, _)| name.into())
         .take(MOST)
         .collect()

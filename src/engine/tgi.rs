@@ -53,6 +53,7 @@ pub(super) const TABLE: Table = Table {
             "tgi_batch_max_total_tokens is not on its page",
             "a version of TGI 3 that publishes it is read",
         ),
+        Lacking::no_fill("tgi publishes none"),
     ],
     then: nothing_more,
 };

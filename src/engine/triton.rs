@@ -5,6 +5,7 @@
 //! ones, `waiting`. Models stand in `model`; each `version` of one has blocks of its own.
 
 use super::gauges::{Gauge, Unit};
+use super::lacking::Lacking;
 use super::table::{Candidate, Formula, Table, Value, nothing_more};
 
 const BLOCKS: &str = "kv_cache_block_metrics";
@@ -86,6 +87,6 @@ pub(super) const TABLE: Table = Table {
     ],
     never: &[],
     shown_only: &[],
-    lacks: &[],
+    lacks: &[Lacking::no_fill("triton publishes none")],
     then: nothing_more,
 };

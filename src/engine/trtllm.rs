@@ -4,6 +4,7 @@
 //! role). Blocks are counted exactly.
 
 use super::gauges::Gauge;
+use super::lacking::Lacking;
 use super::table::{Candidate, Formula, Table, Value, nothing_more};
 
 pub(super) const TABLE: Table = Table {
@@ -64,6 +65,6 @@ pub(super) const TABLE: Table = Table {
         "kv_cache_offload_bytes_total",
         "kv_cache_onboard_bytes_total",
     ],
-    lacks: &[],
+    lacks: &[Lacking::no_fill("trtllm publishes none")],
     then: nothing_more,
 };

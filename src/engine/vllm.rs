@@ -96,6 +96,7 @@ pub(super) const TABLE: Table = Table {
             "the labels of cache_config_info do not say for sure how many tokens fit",
             "newer versions say it in the label kv_cache_size_tokens",
         ),
+        Lacking::no_fill("vllm publishes none"),
     ],
     then,
 };

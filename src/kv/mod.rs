@@ -11,7 +11,7 @@ mod snapshot;
 pub use reading::{Pool, PoolKind, Queues, Reading, Usage};
 pub use role_state::RoleState;
 pub use roles::Roles;
-pub use snapshot::{Failure, FailureReason, Handle, LeftOut, Snapshot, SourceState};
+pub use snapshot::{Failure, FailureReason, Handle, LeftOut, Problem, Snapshot, SourceState};
 
 use std::fmt;
 use std::str::FromStr;

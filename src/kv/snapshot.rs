@@ -77,6 +77,15 @@ pub struct Failure {
     pub at: Instant,
 }
 
+/// What is wrong with a page that could be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// What was seen.
+    pub cause: Arc<str>,
+    /// What to do.
+    pub next: Arc<str>,
+}
+
 /// Lines or samples of one page that are left out for one reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeftOut {
@@ -130,6 +139,11 @@ pub struct SourceState {
     pub exposed: Option<u64>,
     /// What is left out of the last good page; empty for a page without fault.
     pub left_out: Vec<LeftOut>,
+    /// What is wrong with the last good page, while there is a reading of it; a handful at most.
+    pub problems: Vec<Problem>,
+    /// Where nobody known wrote the page and names on it look like KV usage: a mapping to put into
+    /// settings, in TOML.
+    pub mapping: Option<Arc<str>>,
     /// The last failure, kept for display after the source is well again.
     pub failure: Option<Failure>,
     /// Failed attempts so far, in the order of [`FailureReason::ALL`].

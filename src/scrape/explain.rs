@@ -3,14 +3,16 @@
 use super::fetch::Failed;
 use crate::config::{Settings, Source, Target};
 use crate::net::{DialError, TlsError};
-use http::StatusCode;
 
-/// The keys that a cure names.
+/// The keys that a cure names, and what the settings say of the address.
+#[derive(Clone, Copy)]
 pub(super) struct Keys {
     pub(super) url: &'static str,
     pub(super) kind: &'static str,
     pub(super) bearer_file: &'static str,
     pub(super) ca_file: &'static str,
+    /// Whether requests go to this host and port: it is the router's API, or that of an only engine.
+    pub(super) upstream: bool,
 }
 
 impl Keys {
@@ -20,6 +22,7 @@ impl Keys {
         kind: "the source's kind",
         bearer_file: "the source's bearer_file",
         ca_file: "the source's ca_file",
+        upstream: false,
     };
     /// Of a source that was found.
     pub(super) const FOUND: Keys = Keys {
@@ -27,6 +30,7 @@ impl Keys {
         kind: "discovery.source.kind",
         bearer_file: "discovery.source.bearer_file",
         ca_file: "discovery.source.ca_file",
+        upstream: false,
     };
     /// Of the router that has a list of sources.
     pub(super) const WORKERS: Keys = Keys {
@@ -34,21 +38,28 @@ impl Keys {
         kind: "discovery.source.kind",
         bearer_file: "discovery.bearer_file",
         ca_file: "discovery.ca_file",
+        upstream: false,
     };
 
     /// Of a source that is read.
-    pub(super) fn of(source: &Source, settings: &Settings) -> &'static Keys {
-        if settings.sources.contains(source) {
-            &Keys::SOURCE
+    pub(super) fn of(source: &Source, settings: &Settings) -> Keys {
+        let keys = if settings.sources.contains(source) {
+            Keys::SOURCE
         } else {
-            &Keys::FOUND
+            Keys::FOUND
+        };
+        Keys {
+            upstream: source.url.same_server(&settings.upstream),
+            ..keys
         }
     }
 }
 
 /// One line for the diagnostics, `/sources` and `doctor`.
 pub(super) fn explain(name: &str, url: &Target, failed: &Failed, keys: &Keys) -> String {
-    let path = &url.path;
+    let (path, shown) = (&url.path, url.shown_path());
+    let asked = path.split('?').next().unwrap_or_default();
+    let path = &shown;
     let at = url.authority();
     let page = keys.url;
     match failed {
@@ -84,13 +95,24 @@ pub(super) fn explain(name: &str, url: &Target, failed: &Failed, keys: &Keys) ->
         }
         Failed::Reset(what) => {
             format!(
-                "{name} reset the connection at {path} ({what}): check that the server runs; see its own log"
+                "{name} reset the connection at {path} ({what}): check that the server runs{}; see its own log",
+                if url.tls {
+                    ""
+                } else {
+                    ", and that it speaks plain HTTP there"
+                }
             )
         }
         Failed::Broken(what) => {
             format!("{name} broke off its answer at {path} ({what}): see the server's own log")
         }
-        Failed::Status(StatusCode::NOT_FOUND, _) if path.ends_with("/v1/loads") => {
+        Failed::NotThere {
+            through_kvgauge: true,
+            ..
+        } => format!(
+            "{name} answered 404 at {path}, through a kvgauge that passed the request on to its router: name that kvgauge's operators' listener instead (admin.listen), or an engine's own page"
+        ),
+        Failed::NotThere { .. } if asked.ends_with("/v1/loads") => {
             format!(
                 "{name} answered 404 at {path}: only newer SGLang has it (0.5.23 does); set {} to \"metrics\"",
                 keys.kind
@@ -115,16 +137,25 @@ pub(super) fn explain(name: &str, url: &Target, failed: &Failed, keys: &Keys) ->
                 keys.kind
             )
         }
-        Failed::Status(StatusCode::NOT_FOUND, _)
-            if !path.trim_end_matches('/').ends_with("/metrics") =>
-        {
+        Failed::NotThere { empty: true, .. } if keys.upstream => format!(
+            "{name} answered 404 at {path}, as this is the API of the router (upstream), and KV gauges live on the decode server: set {page} to that server's own page"
+        ),
+        Failed::NotThere { .. } if keys.upstream => format!(
+            "{name} answered 404 at {path}, at the address of upstream: if that is a router, KV gauges live on the decode server, so set {page} to that server's own page; if it is the engine itself, start it with --enable-metrics (SGLang)"
+        ),
+        Failed::NotThere { .. } if !asked.trim_end_matches('/').ends_with("/metrics") => {
             format!(
                 "{name} answered 404 at {path}, so there is no metrics page: correct {page}, or switch the server's metrics on"
             )
         }
-        Failed::Status(StatusCode::NOT_FOUND, _) => {
+        Failed::NotThere { empty, .. } => {
+            let router = if *empty {
+                "; the API of sglang-router answers like this too, and KV gauges live on the decode server"
+            } else {
+                ""
+            };
             format!(
-                "{name} answered 404 at {path}: metrics are off: start the server with --enable-metrics (SGLang), or correct {page} if they are elsewhere"
+                "{name} answered 404 at {path}: metrics are off: start the server with --enable-metrics (SGLang), or correct {page} if they are elsewhere{router}"
             )
         }
         Failed::Status(status, Some(location)) if status.is_redirection() => {

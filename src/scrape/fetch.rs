@@ -35,6 +35,9 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 const AGENT: HeaderValue = HeaderValue::from_static(concat!("kvgauge/", env!("CARGO_PKG_VERSION")));
 
+/// On every answer that a kvgauge passes on, unless it is told otherwise.
+const OURS: &str = "x-kv-pools";
+
 /// Header fields and bytes of a source's response head.
 const HEAD_LIMITS: (usize, usize) = (100, 64 * 1024);
 
@@ -52,6 +55,11 @@ pub(super) enum Failed {
     NeedsTls,
     Timeout(Duration),
     Status(StatusCode, Option<String>),
+    /// 404: whether without a body, and whether a kvgauge has passed it on.
+    NotThere {
+        empty: bool,
+        through_kvgauge: bool,
+    },
     /// A redirect led to this path of the same server: what was seen there.
     Moved(Uri, Box<Failed>),
     /// 401 or 403, and what to do about a token that was sent.
@@ -90,7 +98,10 @@ impl Failed {
             | Failed::Timeout(_) => FailureReason::Timeout,
             Failed::Tls(_) => FailureReason::Tls,
             Failed::Broken(_) | Failed::NotHttp(_) => FailureReason::Body,
-            Failed::Status(..) | Failed::Denied(..) | Failed::NeedsTls => FailureReason::Status,
+            Failed::Status(..)
+            | Failed::NotThere { .. }
+            | Failed::Denied(..)
+            | Failed::NeedsTls => FailureReason::Status,
             Failed::Moved(_, there) => there.reason(),
             Failed::Neither { page, .. } => page.reason(),
             Failed::TooLarge { .. } => FailureReason::TooLarge,
@@ -104,6 +115,7 @@ impl Failed {
     pub(super) fn status(&self) -> Option<StatusCode> {
         match self {
             Failed::Status(status, _) => Some(*status),
+            Failed::NotThere { .. } => Some(StatusCode::NOT_FOUND),
             Failed::Moved(_, there) => there.status(),
             Failed::Neither { loads, page, .. } => page.status().or(loads.status()),
             _ => None,
@@ -282,7 +294,7 @@ impl Fetcher {
             let (_, to) = self.moved.swap_remove(known);
             match self.read_at(&to, accept.clone()).await {
                 // It may be somewhere else by now.
-                Ok(Answer::Elsewhere(..)) | Err(Failed::Status(..)) => {}
+                Ok(Answer::Elsewhere(..)) | Err(Failed::Status(..) | Failed::NotThere { .. }) => {}
                 answer => return self.found(path, to, answer),
             }
         }
@@ -337,6 +349,12 @@ impl Fetcher {
             && asks_for_tls(response.body_mut()).await
         {
             return Err(Failed::NeedsTls);
+        }
+        if response.status() == StatusCode::NOT_FOUND {
+            return Err(Failed::NotThere {
+                empty: response.body().size_hint().exact() == Some(0),
+                through_kvgauge: response.headers().contains_key(OURS),
+            });
         }
         if response.status() != StatusCode::OK {
             let location = response.headers().get(LOCATION);

@@ -6,12 +6,15 @@ use super::fetch::Failed;
 use super::filter::Filter;
 use super::left_out::{Told, left_out};
 use super::pace::{self, Pace};
-use super::read::{Read, Reader};
+use super::read::{PAGE, Read, Reader};
 use super::scraper::Reports;
+use super::stranger::Stranger;
+use super::verdict::{Case, Stands, Trouble, Verdict};
+use super::whose::{Whose, other_engine};
 use crate::config::{Settings, Source, SourceKind};
-use crate::engine::{self, Lacking};
+use crate::engine::{self, Suspect};
 use crate::exposition::{Page, Prepared};
-use crate::kv::{Failure, FailureReason, LeftOut, Reading, SourceState};
+use crate::kv::{Failure, FailureReason, LeftOut, Problem, Reading, SourceState};
 use crate::net::Trusts;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -22,12 +25,17 @@ use tokio::time::sleep;
 pub(super) struct Poller {
     id: Id,
     source: Source,
+    stands: Stands,
+    /// What a mapping of it may be called.
+    mapping: String,
     settings: Arc<Settings>,
     reader: Reader,
     state: SourceState,
     page: Option<Arc<Prepared>>,
     content: Option<u64>,
     filter: Filter,
+    stranger: Stranger,
+    seen: Seen,
     told: Told,
     allowance: Allowance,
     pace: Pace,
@@ -40,6 +48,21 @@ struct Shown {
     prepared: Prepared,
     left_out: Vec<LeftOut>,
     samples: usize,
+}
+
+/// What a page shows beside its reading; the loads show nothing else.
+#[derive(Default)]
+struct Seen {
+    whose: Whose,
+    other_engine: Option<&'static str>,
+    suspects: Vec<Suspect>,
+}
+
+/// What is taken of a page.
+struct Taken {
+    seen: Seen,
+    /// Of a source whose series are shown.
+    shown: Option<Shown>,
 }
 
 /// A source that has not been read.
@@ -63,6 +86,8 @@ pub(super) fn initial(source: &Source) -> SourceState {
         interval: None,
         exposed: None,
         left_out: Vec::new(),
+        problems: Vec::new(),
+        mapping: None,
         failure: None,
         failures: [0; FailureReason::ALL.len()],
         dropped: Vec::new(),
@@ -83,6 +108,14 @@ impl Poller {
     ) -> Poller {
         Poller {
             id,
+            stands: if settings.sources.contains(&source) {
+                Stands::Set
+            } else {
+                Stands::Found
+            },
+            mapping: settings.free_mapping_names().next().unwrap_or_default(),
+            stranger: Stranger::default(),
+            seen: Seen::default(),
             reader: Reader::new(&source, settings, trusts),
             state: initial(&source),
             page: None,
@@ -136,12 +169,21 @@ impl Poller {
     }
 
     /// One read. Of a source that is SGLang's loads no page is shown again, read or not.
-    async fn read(&mut self, asked: Instant) -> Result<Read<Option<Shown>>, Failed> {
+    async fn read(&mut self, asked: Instant) -> Result<Read<Taken>, Failed> {
         let shows = self.source.kind != SourceKind::SglangLoads;
         let label = (&*self.settings.metrics.source_label, &*self.source.name);
-        let filter = &self.filter;
-        let take = |text: &[u8], page: &Page<'_>, _: &Reading| {
-            shows.then(|| {
+        let (filter, stranger, source) = (&self.filter, &mut self.stranger, &self.source);
+        let take = |text: &[u8], page: &Page<'_>, reading: &Reading| {
+            let whose = Whose::of(page, reading);
+            let seen = Seen {
+                whose,
+                other_engine: other_engine(page, source, reading),
+                suspects: match whose {
+                    Whose::Other => stranger.suspects(page, Instant::now()).to_vec(),
+                    _ => Vec::new(),
+                },
+            };
+            let shown = shows.then(|| {
                 let passes = |family: &str| filter.passes(family);
                 let prepared = Prepared::filtered(page, Some(label), &passes);
                 Shown {
@@ -149,18 +191,25 @@ impl Poller {
                     samples: page.sample_count(),
                     prepared,
                 }
-            })
+            });
+            Taken { seen, shown }
         };
         self.reader.read(asked, take).await
     }
 
-    fn good(&mut self, asked: Instant, read: Read<Option<Shown>>) {
+    fn good(&mut self, asked: Instant, read: Read<Taken>) {
         self.compare(asked, read.content);
         // Of both, the page is what is large.
         if read.page.is_some() || self.source.kind == SourceKind::SglangLoads {
             self.state.bytes = Some(read.bytes as u64);
         }
-        if let Some(shown) = read.page.flatten() {
+        let (seen, shown) = match read.page {
+            Some(page) if read.from == PAGE => (page.seen, page.shown),
+            Some(page) => (Seen::default(), page.shown),
+            None => (Seen::default(), None),
+        };
+        self.seen = seen;
+        if let Some(shown) = shown {
             self.show(shown);
         }
         if let Some(why) = read.news
@@ -214,7 +263,6 @@ impl Poller {
     }
 
     fn take(&mut self, asked: Instant, reading: Reading) {
-        self.announce(&reading);
         for (reason, count) in &reading.odd {
             add(&mut self.state.odd, reason, *count);
         }
@@ -224,44 +272,68 @@ impl Poller {
         if self.source.role.is_none() && !self.state.roles.hold(named) {
             self.state.roles = named;
         }
+        let verdict = Verdict::of(&Case {
+            source: &self.source,
+            whose: self.seen.whose,
+            reading: &reading,
+            other_engine: self.seen.other_engine,
+            suspects: &self.seen.suspects,
+            roles: self.state.roles,
+            engines: true,
+            stands: self.stands,
+            mapping: &self.mapping,
+        });
+        self.announce(&reading, &verdict.troubles);
+        let mapping = verdict.mapping.join("\n");
+        self.state.mapping = (!mapping.is_empty()).then(|| mapping.into());
+        let problems = verdict.troubles.into_iter().map(|t| t.problem);
+        self.state.problems = problems.collect();
         self.state.up = Some(true);
         self.state.taken = Some(asked);
         self.state.reading = Some(Arc::new(reading));
     }
 
-    /// Says what is read and from which metric, at the start and whenever that changes.
-    fn announce(&mut self, reading: &Reading) {
+    /// Says what is read, from which metric and what is wrong with it, at the start and whenever that
+    /// changes.
+    fn announce(&mut self, reading: &Reading, troubles: &[Trouble]) {
         let usage_from = |r: &Reading| r.chosen.iter().find(|(v, _)| *v == "usage").map(|c| c.1);
-        let (engine, metric) = (&reading.engine, usage_from(reading));
+        let (engine, metric) = (engine::in_words(reading), usage_from(reading));
         let before = self.state.reading.as_deref();
-        let same = before.is_some_and(|b| b.engine == *engine && usage_from(b) == metric);
-        if (same && self.state.up == Some(true)) || !self.may_tell() {
+        let up = self.state.up == Some(true);
+        let same = before.is_some_and(|b| b.engine == reading.engine && usage_from(b) == metric);
+        let url = Arc::clone(&self.state.url);
+        let source = Arc::clone(&self.source.name);
+        let what = match &engine {
+            Some(engine) => format!("reading {engine} at {url}"),
+            None => format!("reading {url}"),
+        };
+        let news = !(same && up);
+        let said = self.state.problems.iter();
+        if !news && said.eq(troubles.iter().map(|trouble| &trouble.problem)) {
             return;
         }
-        let (source, url) = (&self.source.name, &self.state.url);
-        let lacking = engine::lacking(reading);
-        let usage = lacking.iter().find(|lacking| lacking.value == "usage");
-        match (engine::in_words(reading), metric) {
-            (Some(engine), Some(metric)) => {
-                tracing::info!("{source}: reading {engine} at {url}, usage from {metric}");
+        match metric {
+            Some(metric) if news && self.may_tell() => {
+                tracing::info!("{source}: {what}, usage from {metric}");
             }
-            (Some(engine), None) => match usage {
-                Some(Lacking { why, comes, .. }) if *comes => {
-                    tracing::info!("{source}: reading {engine} at {url}; {why}");
-                }
-                Some(Lacking { why, next, .. }) => {
-                    tracing::warn!("{source}: reading {engine} at {url}; {why}: {next}");
-                }
-                None => tracing::warn!(
-                    "{source}: reading {engine} at {url}; its KV usage is unknown, as a gauge holds what can't be a value"
-                ),
-            },
-            (None, _) if self.source.role.is_some() => {
-                tracing::warn!(
-                    "{source}: {url} answers, but no engine known here has KV gauges on it, so its usage stays unknown"
-                );
+            None if news && troubles.is_empty() && self.may_tell() => {
+                tracing::info!("{source}: {what}, which has no KV gauges");
             }
-            (None, _) => tracing::info!("{source}: reading {url}, which has no KV gauges"),
+            _ if !news && troubles.is_empty() && self.may_tell() => {
+                tracing::info!("{source}: {what}; nothing is wrong with it any more");
+            }
+            _ => {}
+        }
+        for Trouble { problem, goes } in troubles {
+            let Problem { cause, next } = problem;
+            if !self.may_tell() {
+                return;
+            }
+            if *goes {
+                tracing::info!("{source}: {what}; {cause}");
+            } else {
+                tracing::warn!("{source}: {what}; {cause}: {next}");
+            }
         }
     }
 
@@ -288,6 +360,8 @@ impl Poller {
         }
         if reason.ends_reading() {
             self.state.reading = None;
+            self.state.problems.clear();
+            self.state.mapping = None;
             self.state.reads = None;
         }
         if let Some(count) = FailureReason::ALL

@@ -4,6 +4,7 @@
 use super::explain::{Keys, explain};
 use super::fetch::{Failed, Fetcher};
 use super::read::{LOADS, Reader};
+use super::whose::{Whose, other_engine};
 use crate::config::{Scrape, Settings, Source, Target};
 use crate::engine::{self, Suspect};
 use crate::exposition::Page;
@@ -13,26 +14,6 @@ use http::StatusCode;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// How the names begin that only routers publish: sglang-router (its name of now, and the one before),
-/// vLLM's router.
-const ROUTERS: [&str; 3] = ["smg_", "sgl_router_", "vllm_router_"];
-
-/// A family of every page of kvgauge's own.
-const OURS: &str = "kvgauge_build_info";
-
-/// Whose page it is, going by the names on it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Whose {
-    /// That of an engine which is known here.
-    Engine,
-    /// A router's, and no engine's.
-    Router,
-    /// The one that kvgauge itself serves.
-    Kvgauge,
-    /// Somebody else's.
-    Other,
-}
 
 /// What a server is shown, and by what it is known.
 #[derive(Clone, Debug, Default)]
@@ -46,6 +27,8 @@ pub(crate) struct Access {
 pub(crate) struct Look {
     pub(crate) whose: Whose,
     pub(crate) reading: Reading,
+    /// The engine whose page it is, where the source is set to be read as another.
+    pub(crate) other_engine: Option<&'static str>,
     /// Where nobody known wrote the page: names that look like KV usage, with the first sample's value.
     pub(crate) suspects: Vec<(Suspect, Box<str>)>,
     /// Whether the reading is of SGLang's loads.
@@ -65,6 +48,7 @@ pub(crate) struct Look {
 /// What is on its page.
 struct Seen {
     whose: Whose,
+    other_engine: Option<&'static str>,
     suspects: Vec<(Suspect, Box<str>)>,
     samples: usize,
     bad_lines: Option<(u64, u64, &'static str)>,
@@ -105,7 +89,7 @@ pub(crate) async fn look_at_source(
 ) -> Result<Look, Missed> {
     let asked = Instant::now();
     let mut reader = Reader::new(source, settings, &Trusts::default());
-    let read = reader.read(asked, |_, page, reading| seen(page, reading));
+    let read = reader.read(asked, |_, page, reading| seen(page, source, reading));
     let read = read.await;
     let read = read.map_err(|failed| missed(&failed, reader.explain(&failed)))?;
     let took = asked.elapsed();
@@ -114,12 +98,14 @@ pub(crate) async fn look_at_source(
     // Nobody else has loads.
     let page = page.unwrap_or(Seen {
         whose: Whose::Engine,
+        other_engine: None,
         suspects: Vec::new(),
         samples: 0,
         bad_lines: None,
     });
     Ok(Look {
         whose: page.whose,
+        other_engine: page.other_engine,
         reading: read.reading,
         suspects: page.suspects,
         from_loads: read.from == LOADS,
@@ -132,8 +118,8 @@ pub(crate) async fn look_at_source(
     })
 }
 
-fn seen(page: &Page<'_>, reading: &Reading) -> Seen {
-    let whose = whose(page, reading);
+fn seen(page: &Page<'_>, source: &Source, reading: &Reading) -> Seen {
+    let whose = Whose::of(page, reading);
     let bad = page.dropped();
     Seen {
         whose,
@@ -142,6 +128,7 @@ fn seen(page: &Page<'_>, reading: &Reading) -> Seen {
         } else {
             Vec::new()
         },
+        other_engine: other_engine(page, source, reading),
         samples: page.sample_count(),
         bad_lines: bad.iter().min_by_key(|dropped| dropped.line).map(|first| {
             let count = bad.iter().map(|dropped| dropped.count).sum();
@@ -167,19 +154,6 @@ fn missed(failed: &Failed, message: String) -> Missed {
         reason: failed.reason(),
         message,
         status: failed.status(),
-    }
-}
-
-fn whose(page: &Page<'_>, reading: &Reading) -> Whose {
-    let mut names = page.families().iter().map(crate::exposition::Family::name);
-    if page.family(OURS).is_some() {
-        Whose::Kvgauge
-    } else if reading.engine.is_some() {
-        Whose::Engine
-    } else if names.any(|name| ROUTERS.iter().any(|router| name.starts_with(router))) {
-        Whose::Router
-    } else {
-        Whose::Other
     }
 }
 

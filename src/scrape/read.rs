@@ -16,7 +16,7 @@ use std::time::Instant;
 pub(super) struct Reader {
     source: Source,
     /// What cures are to be made in.
-    keys: &'static Keys,
+    keys: Keys,
     settings: Arc<Settings>,
     fetcher: Fetcher,
     loads: Loads,
@@ -65,12 +65,12 @@ impl Reader {
     pub(super) async fn read<P>(
         &mut self,
         asked: Instant,
-        take: impl Fn(&[u8], &Page<'_>, &Reading) -> P,
+        mut take: impl FnMut(&[u8], &Page<'_>, &Reading) -> P,
     ) -> Result<Read<P>, Failed> {
         let read = match self.source.kind {
-            SourceKind::Metrics => self.page(&take).await,
-            SourceKind::SglangLoads => self.loads_else_page(asked, &take).await,
-            SourceKind::Auto => self.page_and_loads(asked, &take).await,
+            SourceKind::Metrics => self.page(&mut take).await,
+            SourceKind::SglangLoads => self.loads_else_page(asked, &mut take).await,
+            SourceKind::Auto => self.page_and_loads(asked, &mut take).await,
         };
         if read.is_err() {
             self.loads.forget();
@@ -84,7 +84,7 @@ impl Reader {
             SourceKind::SglangLoads => &self.loads.target,
             SourceKind::Metrics | SourceKind::Auto => &self.source.url,
         };
-        explain(&self.source.name, url, failed, self.keys)
+        explain(&self.source.name, url, failed, &self.keys)
     }
 
     /// Why the page gives the readings now, where the loads are to do it if they can.
@@ -105,7 +105,7 @@ impl Reader {
 
     async fn page<P>(
         &mut self,
-        take: &impl Fn(&[u8], &Page<'_>, &Reading) -> P,
+        take: &mut impl FnMut(&[u8], &Page<'_>, &Reading) -> P,
     ) -> Result<Read<P>, Failed> {
         let text = self.fetcher.fetch().await?;
         let scrape = &self.settings.scrape;
@@ -145,7 +145,7 @@ impl Reader {
     async fn page_and_loads<P>(
         &mut self,
         asked: Instant,
-        take: &impl Fn(&[u8], &Page<'_>, &Reading) -> P,
+        take: &mut impl FnMut(&[u8], &Page<'_>, &Reading) -> P,
     ) -> Result<Read<P>, Failed> {
         let mut page = None;
         if self.loads.page_is_due(asked, self.settings.scrape.max_age) {
@@ -181,7 +181,7 @@ impl Reader {
     async fn loads_else_page<P>(
         &mut self,
         asked: Instant,
-        take: &impl Fn(&[u8], &Page<'_>, &Reading) -> P,
+        take: &mut impl FnMut(&[u8], &Page<'_>, &Reading) -> P,
     ) -> Result<Read<P>, Failed> {
         let mut loads = None;
         if self.loads.may_ask(asked) {
@@ -230,7 +230,7 @@ impl Reader {
     /// Takes the page's readings for a while; why, where that is news.
     fn pause(&mut self, asked: Instant, failed: &Failed) -> Option<String> {
         let (name, at) = (&self.source.name, &self.loads.target);
-        let why = explain(name, at, failed, self.keys);
+        let why = explain(name, at, failed, &self.keys);
         self.loads.pause(asked, &why).then_some(why)
     }
 }

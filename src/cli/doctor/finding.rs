@@ -1,11 +1,10 @@
 //! What is made of one look: right or wrong, in lines, each cause with its cure behind an arrow.
 
-use super::mapping;
 use crate::cli::role_line::{RoleSays, number, shown};
 use crate::config::{Source, Target};
-use crate::engine::{self, Lacking, SourceReading};
-use crate::kv::{Pool, Reading, Role, Roles, Unknown};
-use crate::scrape::{Look, Missed, Way, Whose};
+use crate::engine::{self, Lacking, SourceReading, Suspect};
+use crate::kv::{Problem, Reading, Role, Roles};
+use crate::scrape::{Case, Look, Missed, Stands, Verdict, Way, Whose, named};
 
 /// One thing that was looked at.
 pub(super) struct Finding {
@@ -16,12 +15,10 @@ pub(super) struct Finding {
     pub(super) lines: Vec<String>,
 }
 
-/// What may be pasted into settings.
+/// Where a source stands, and what a mapping of it may be called.
 pub(super) struct Paste<'a> {
-    /// The name of a mapping.
     pub(super) mapping: &'a str,
-    /// Whether a whole `[[source]]` too: the source stands in no settings.
-    pub(super) source: bool,
+    pub(super) stands: Stands,
 }
 
 impl Finding {
@@ -167,30 +164,51 @@ pub(super) fn of_source(
         ));
     }
     match look.whose {
-        Whose::Engine => of_engine(&mut finding, source, &look.reading, warmed),
-        Whose::Kvgauge => finding.wrong(
-            "this is kvgauge's own page, which repeats those of others",
-            "name the engine's own page; `kvgauge status` reads a running kvgauge",
-        ),
+        Whose::Engine => of_engine(&mut finding, source, &look.reading),
         Whose::Router if source.role.is_none() && engines => {
             finding.say("a router's page: no KV gauges, and none are expected");
         }
-        Whose::Router => {
-            let role = source.role.unwrap_or(Role::Decode);
-            finding.wrong(
-                format!("this is the router: KV gauges live on the {role} server"),
-                &format!(
-                    "set the source's url to the {role} server's own page, which it has when it is \
-                     started with --enable-metrics (SGLang)"
-                ),
-            );
+        Whose::Other if !look.suspects.is_empty() => list(&mut finding, look),
+        Whose::Other if source.role.is_none() && engines => {
+            finding.say("no KV gauges, and no role is set, so none are expected");
         }
-        Whose::Other => of_stranger(&mut finding, source, look, engines, paste),
+        Whose::Router | Whose::Kvgauge | Whose::Other => {}
+    }
+    let suspects: Vec<Suspect> = look.suspects.iter().map(|(s, _)| s.clone()).collect();
+    let verdict = Verdict::of(&Case {
+        source,
+        whose: look.whose,
+        reading: &look.reading,
+        other_engine: look.other_engine,
+        suspects: &suspects,
+        roles: Roles::default(),
+        engines,
+        stands: paste.stands,
+        mapping: paste.mapping,
+    });
+    for trouble in &verdict.troubles {
+        let Problem { cause, next } = &trouble.problem;
+        if warmed && trouble.goes {
+            finding.wrong(
+                "it has no KV usage after the warm-up either",
+                "see in the router's log whether the request reached this server, or another one of the \
+                 same model (then run this again), and whether this version of the engine publishes its \
+                 KV usage at all",
+            );
+        } else {
+            finding.wrong(&**cause, next);
+        }
+    }
+    if let (Some(last), false) = (finding.lines.last_mut(), verdict.mapping.is_empty()) {
+        last.push(':');
+    }
+    for line in &verdict.mapping {
+        finding.say(format!("     {line}"));
     }
     finding
 }
 
-fn of_engine(finding: &mut Finding, source: &Source, reading: &Reading, warmed: bool) {
+fn of_engine(finding: &mut Finding, source: &Source, reading: &Reading) {
     let role = source.role.or(reading.role);
     let paged = reading.roles();
     let several = paged.len() > 1;
@@ -213,23 +231,6 @@ fn of_engine(finding: &mut Finding, source: &Source, reading: &Reading, warmed: 
         }
         (None, _) => format!("engine {engine}"),
     });
-    // An engine that knows no disaggregation says `unified` of itself, whatever it is used for.
-    if let (Some(set), Some(paged @ (Role::Decode | Role::Prefill))) = (source.role, reading.role)
-        && set != paged
-    {
-        finding.wrong(
-            format!("it is set as {set}, but its page says that it is a {paged} server"),
-            "set the source's url to the right server, or correct its role",
-        );
-    }
-    if let (Some(set), true) = (source.role, several)
-        && !paged.iter().any(|role| role == set)
-    {
-        finding.wrong(
-            format!("it is set as {set}, but its page says {}", named(paged)),
-            "leave its role out, or set one of these",
-        );
-    }
     let states = engine::aggregate(&[SourceReading {
         roles: match role {
             None if several => paged,
@@ -248,13 +249,8 @@ fn of_engine(finding: &mut Finding, source: &Source, reading: &Reading, warmed: 
     for (value, metric, why) in &reading.passed_over {
         finding.say(format!("  {value:<10} not from {metric}: {why}"));
     }
-    // On a page of several roles only the pools of the one that is set are meant.
-    let meant = |pool: &&Pool| !several || role.is_none() || pool.role == role;
-    let pools = reading.pools.iter().filter(meant);
-    let unknown: Vec<Unknown> = pools.filter_map(|p| p.usage.err()).collect();
-    let (usage, others): (Vec<Lacking>, Vec<Lacking>) = engine::lacking(reading)
-        .into_iter()
-        .partition(|lacking| lacking.value == "usage");
+    let mut others = engine::lacking(reading);
+    others.retain(|lacking| lacking.value != "usage");
     for lacking in others.chunk_by(|a, b| (a.why, a.next) == (b.why, b.next)) {
         let values: Vec<&str> = lacking.iter().map(|lacking| lacking.value).collect();
         let values = values.join(", ");
@@ -270,105 +266,25 @@ fn of_engine(finding: &mut Finding, source: &Source, reading: &Reading, warmed: 
             [] => continue,
         });
     }
-    if role.is_none() && !several {
-        finding.wrong(
-            "its page names no role, and none is set",
-            "set the source's role: decode, prefill or unified",
-        );
-    }
-    if let Some(Lacking {
-        why, next, comes, ..
-    }) = usage.first()
-    {
-        if warmed && *comes {
-            finding.wrong(
-                "it has no KV usage after the warm-up either",
-                "see in the router's log whether the request reached this server, or another one of the \
-                 same model (then run this again), and whether this version of the engine publishes its \
-                 KV usage at all",
-            );
-        } else {
-            finding.wrong(*why, next);
-        }
-    } else if !unknown.is_empty() {
-        let odd: Vec<String> = reading
-            .odd
-            .iter()
-            .map(|(reason, n)| format!("{reason} {n}"))
-            .collect();
-        finding.wrong(
-            format!("a gauge holds what can't be a value ({})", odd.join(", ")),
-            "look at the gauge on the engine's page, and at the engine's own log",
-        );
-    }
 }
 
-fn of_stranger(
-    finding: &mut Finding,
-    source: &Source,
-    look: &Look,
-    engines: bool,
-    paste: &Paste<'_>,
-) {
-    if !look.suspects.is_empty() {
-        finding.say("no engine known here has KV gauges on it, but these look like it:");
-        for (suspect, value) in &look.suspects {
-            let mut line = format!(
-                "  {} {} may be {}, in {}",
-                shown(&suspect.metric),
-                shown(value),
-                suspect.value,
-                suspect.unit
-            );
-            if !suspect.labels.is_empty() {
-                let labels: Vec<String> = suspect.labels.iter().map(|l| shown(l)).collect();
-                line.push_str(&format!("; several, told apart by {}", labels.join(", ")));
-            }
-            finding.say(line);
-        }
-        let cause = "its usage stays unknown, as nothing is guessed by names";
-        let suspects = look.suspects.iter().map(|(suspect, _)| suspect);
-        let Some(section) = mapping::section(paste.mapping, suspects) else {
-            finding.wrong(
-                cause,
-                "see what the engine's documentation says of them; a mapping, [engine.NAME] in the settings, needs a usage, or used and capacity in the same unit",
-            );
-            return;
-        };
-        let (place, source) = if paste.source {
-            let source = mapping::source(source, paste.mapping);
-            (String::new(), source)
-        } else {
-            let name = &source.name;
-            let place = format!(
-                ", and engine = \"{}\" into the section of the source {name}",
-                paste.mapping
-            );
-            (place, Vec::new())
-        };
-        finding.wrong(
-            cause,
-            &format!(
-                "see what the engine's documentation says of them; then put this, mended where it has to be, into the settings{place}:"
-            ),
+/// The names on a page of nobody known that look like KV usage.
+fn list(finding: &mut Finding, look: &Look) {
+    finding.say("these names on it look like KV usage:");
+    for (suspect, value) in &look.suspects {
+        let mut line = format!(
+            "  {} {} may be {}, in {}",
+            shown(&suspect.metric),
+            shown(value),
+            suspect.value,
+            suspect.unit
         );
-        for line in section.iter().chain(&source) {
-            finding.say(format!("     {line}"));
+        if !suspect.labels.is_empty() {
+            let labels: Vec<String> = suspect.labels.iter().map(|l| shown(l)).collect();
+            line.push_str(&format!("; several, told apart by {}", labels.join(", ")));
         }
-    } else if source.role.is_some() || !engines {
-        finding.wrong(
-            "a good page, but no engine known here has KV gauges on it",
-            "see whether the url is the engine's own page, and whether its metrics are on",
-        );
-    } else {
-        finding.say("no KV gauges, and no role is set, so none are expected");
+        finding.say(line);
     }
-}
-
-/// `decode and prefill`
-fn named(roles: Roles) -> String {
-    let names: Vec<&str> = roles.iter().map(Role::as_str).collect();
-    names.join(" and ")
 }
 
 /// `1 line`, `2 lines`

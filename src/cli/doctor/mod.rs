@@ -1,7 +1,6 @@
 //! `kvgauge doctor`: what every page answered, what is read from it, and what to do about the rest.
 
 mod finding;
-mod mapping;
 mod warmup;
 
 use super::args::Doctor;
@@ -9,7 +8,7 @@ use super::urls;
 use crate::config::{self, Settings, Source};
 use crate::engine;
 use crate::kv::FailureReason;
-use crate::scrape::{Access, Look, Missed, get, look_at_source, search};
+use crate::scrape::{Access, Look, Missed, Stands, get, look_at_source, search};
 use finding::{Finding, Paste};
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -86,6 +85,7 @@ struct Plan {
 /// Whether all is fine. Says what it finds on standard output.
 async fn examine(settings: &Settings, plan: &Plan) -> bool {
     let (sources, ways) = search(settings).await;
+    let set = &settings.sources;
     let settings = &Settings {
         sources,
         ..settings.clone()
@@ -116,12 +116,18 @@ async fn examine(settings: &Settings, plan: &Plan) -> bool {
         findings.insert(0, finding::of_router(&settings.upstream, &answer));
     }
     let engines = looks.iter().flatten().any(|l| l.reading.engine.is_some());
-    let mut names = mapping_names(settings);
+    let mut names = settings.free_mapping_names();
     let mut name = names.next().unwrap_or_default();
     for (source, look) in settings.sources.iter().zip(&looks) {
         let paste = Paste {
             mapping: &name,
-            source: plan.pages,
+            stands: if plan.pages {
+                Stands::Nowhere
+            } else if set.contains(source) {
+                Stands::Set
+            } else {
+                Stands::Found
+            },
         };
         findings.push(finding::of_source(source, look, engines, warmed, &paste));
         if look.as_ref().is_ok_and(|look| !look.suspects.is_empty()) {
@@ -130,13 +136,6 @@ async fn examine(settings: &Settings, plan: &Plan) -> bool {
     }
     say(&report(&findings));
     findings.iter().all(|finding| finding.fine)
-}
-
-/// Names for mappings that no section has yet: each may be pasted beside the others.
-fn mapping_names(settings: &Settings) -> impl Iterator<Item = String> {
-    let more = (2..).map(|n| format!("mine-{n}"));
-    let all = std::iter::once("mine".to_owned()).chain(more);
-    all.filter(|name| !settings.mappings.contains_key(name.as_str()))
 }
 
 /// Whoever closed the pipe does not want to read it.

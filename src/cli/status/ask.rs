@@ -40,6 +40,8 @@ struct SourceState {
     unknown: Option<String>,
     last_error: Option<LastError>,
     lacking: Option<Vec<Lacks>>,
+    problems: Vec<Problem>,
+    mapping: Option<String>,
 }
 
 #[derive(Default, Deserialize)]
@@ -47,6 +49,14 @@ struct SourceState {
 struct LastError {
     message: String,
     resolved: bool,
+}
+
+/// What is wrong with its page.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Problem {
+    cause: String,
+    next: String,
 }
 
 /// A value that its page does not have.
@@ -157,7 +167,14 @@ impl Asked {
 impl From<SourceState> for SourceSays {
     fn from(source: SourceState) -> SourceSays {
         let mut lacking = source.lacking.into_iter().flatten();
+        // A kvgauge that says no problems may be of a version that knows none.
         let usage = lacking.find(|lacks| lacks.value == "usage");
+        let problems = source.problems.iter().map(|p| no_usage(&p.cause, &p.next));
+        let problems: Vec<String> = problems.collect();
+        let mut problems = problems.join("; and ");
+        if source.mapping.is_some() {
+            problems.push_str("; /sources has it as `mapping`");
+        }
         SourceSays {
             name: source.name,
             url: source.url,
@@ -169,6 +186,7 @@ impl From<SourceState> for SourceSays {
                 .last_error
                 .filter(|error| !error.resolved)
                 .map(|error| error.message)
+                .or((!problems.is_empty()).then_some(problems))
                 .or(usage.map(|lacks| no_usage(&lacks.why, &lacks.next))),
         }
     }

@@ -135,7 +135,13 @@ impl Report {
         let width = width.unwrap_or_default();
         let mut text = String::new();
         if self.roles.is_empty() {
-            text.push_str("usage unknown: nobody that was asked says anything of a KV cache\n");
+            text.push_str(
+                if self.sources.iter().any(|source| source.engine.is_some()) {
+                    "usage unknown: of no engine that was asked is the role known\n"
+                } else {
+                    "usage unknown: nobody that was asked says anything of a KV cache\n"
+                },
+            );
         }
         // Writing to a String does not fail.
         for (role, title) in self.roles.iter().zip(&titles) {

@@ -2,6 +2,7 @@
 
 use super::Found;
 use crate::config::{Settings, Source, SourceKind};
+use crate::scrape::pace::hash;
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -87,12 +88,15 @@ fn name(found: &Found) -> String {
         .map(|role| format!("{role}-"))
         .unwrap_or_default();
     let url = &found.url;
-    let path = if &*url.path == USUAL_PATH {
-        ""
+    let (path, query) = url.path.split_once('?').unwrap_or((&url.path, ""));
+    let path = if path == USUAL_PATH { "" } else { path };
+    // A query may hold a secret, but tells pages apart too.
+    let query = if query.is_empty() {
+        String::new()
     } else {
-        &*url.path
+        format!("_{:08x}", hash(query))
     };
-    format!("{role}{}:{}{path}", url.host, url.port)
+    format!("{role}{}:{}{path}{query}", url.host, url.port)
         .chars()
         .map(|c| match c {
             'a'..='z' | 'A'..='Z' | '0'..='9' | '_' | '.' | ':' | '-' => c,
@@ -144,7 +148,7 @@ mod tests {
             (
                 "http://h:1/prometheus/metrics?a=1",
                 None,
-                "h:1_prometheus_metrics_a_1",
+                "h:1_prometheus_metrics_8d4c29ef",
             ),
         ] {
             assert_eq!(name(&found(url, role)), wanted);

@@ -6,6 +6,9 @@ use crate::engine::{MappedGauge, MappedUnit, Mapping, MappingSpec, Suspect};
 /// Labels that often name the model.
 const MODEL: [&str; 3] = ["model_name", "model", "served_model_name"];
 
+/// Labels beside it that are given.
+const MOST_LABELS: usize = 8;
+
 /// The section `[engine.NAME]`, in lines of TOML; `None` where what is there gives no usage. A name that
 /// settings can't say is left out.
 pub(super) fn section<'a>(
@@ -16,6 +19,7 @@ pub(super) fn section<'a>(
     let mut lines = vec![format!("[engine.{name}]")];
     let mut labels: Vec<&str> = Vec::new();
     let mut blocks = false;
+    let mut spare = None;
     for suspect in suspects {
         let Ok(gauge) = MappedGauge::new(&suspect.metric, suspect.unit) else {
             continue;
@@ -33,6 +37,21 @@ pub(super) fn section<'a>(
         if place.is_some() {
             continue;
         }
+        let line = format!(
+            "{} = {{ metric = {}, unit = {} }}",
+            suspect.value,
+            text(&suspect.metric),
+            text(suspect.unit.as_str())
+        );
+        if suspect.spare {
+            spare = Some(format!(
+                "# {line}  # used over capacity says it more exactly"
+            ));
+            continue;
+        }
+        if suspect.value == "usage" && spare.is_some() {
+            continue;
+        }
         *place = Some(gauge);
         blocks |= suspect.unit == MappedUnit::Blocks;
         for label in &suspect.labels {
@@ -44,19 +63,16 @@ pub(super) fn section<'a>(
                 labels.push(label);
             }
         }
-        lines.push(format!(
-            "{} = {{ metric = {}, unit = {} }}",
-            suspect.value,
-            text(&suspect.metric),
-            text(suspect.unit.as_str())
-        ));
+        lines.push(line);
     }
+    lines.extend(spare);
     Mapping::new(spec).ok()?;
     let model = MODEL.into_iter().find(|model| labels.contains(model));
     if let Some(model) = model {
         lines.push(format!("model = {}", text(model)));
     }
-    for label in labels.into_iter().filter(|label| Some(*label) != model) {
+    let others = labels.into_iter().filter(|label| Some(*label) != model);
+    for label in others.take(MOST_LABELS) {
         // Only a person knows whether these are several pools, or several values of one.
         lines.push(format!(
             "# rank = {}  # if each has a pool of its own; or metric = 'NAME{{{label}=\"…\"}}' for the one that is meant; else the largest counts",
@@ -70,11 +86,15 @@ pub(super) fn section<'a>(
 }
 
 /// A whole `[[source]]` that is read by the mapping, in lines of TOML.
-pub(super) fn source(source: &Source, mapping: &str) -> Vec<String> {
+pub(crate) fn source(source: &Source, mapping: &str) -> Vec<String> {
+    let query = match source.url.path.contains('?') {
+        true => "  # with its query, which may be secret and is not shown",
+        false => "",
+    };
     let mut lines = vec![
         "[[source]]".to_owned(),
         format!("name = {}", text(&source.name)),
-        format!("url = {}", text(&source.url.to_string())),
+        format!("url = {}{query}", text(&source.url.to_string())),
     ];
     if let Some(role) = source.role {
         lines.push(format!("role = {}", text(role.as_str())));
@@ -98,6 +118,7 @@ mod tests {
             metric: metric.into(),
             unit,
             labels: labels.iter().map(|label| (*label).into()).collect(),
+            spare: false,
         }
     }
 
