@@ -161,6 +161,6 @@ pub fn in_words(reading: &Reading) -> Option<String> {
 mod tests {
     #[test]
     fn settings_can_name_every_engine_and_no_other() {
-        assert!(super::names().eq(crate::config::ENGINES));
+        assert!(super::names().eq(crate::config::ENGINES.iter().copied()));
     }
 }
