@@ -38,7 +38,7 @@ pub use aggregate::{SourceReading, aggregate};
 pub use freshness::{current, observe};
 pub use headline::headline;
 pub use lacking::{Lacking, lacking};
-pub use mapping::{MAPPING, read_mapped};
+pub use mapping::read_mapped;
 pub use sglang::{LoadsError, read_loads};
 pub use suspects::{Suspect, suspects};
 

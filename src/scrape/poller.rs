@@ -285,7 +285,10 @@ impl Poller {
 
     /// Says what is read and from which metric, at the start and whenever that changes.
     fn announce(&mut self, reading: &Reading) {
-        let usage_from = |r: &Reading| r.chosen.iter().find(|(v, _)| *v == "usage").map(|c| c.1);
+        fn usage_from(reading: &Reading) -> Option<&str> {
+            let mut chosen = reading.chosen.iter();
+            chosen.find(|(v, _)| *v == "usage").map(|(_, from)| &**from)
+        }
         let (engine, metric) = (&reading.engine, usage_from(reading));
         let before = self.state.reading.as_deref();
         let same = before.is_some_and(|b| b.engine == *engine && usage_from(b) == metric);
