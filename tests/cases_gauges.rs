@@ -101,6 +101,59 @@ fn b16_of_several_ranks_and_models_the_fullest_is_the_usage_in_any_order() {
     }
 }
 
+/// Two engines of a role, of which one names no model: each is a member, and told apart everywhere.
+#[test]
+fn b16_an_engine_without_a_model_is_no_part_of_anothers_model() {
+    let named = Page::text(
+        "vllm:kv_cache_usage_perc{engine=\"0\",model_name=\"m-a\"} 0.25\n\
+         vllm:num_requests_running{engine=\"0\",model_name=\"m-a\"} 3\n"
+            .to_owned(),
+    );
+    let nameless = Page::text(
+        "llamacpp:kv_cache_usage_ratio 0.75\nllamacpp:requests_processing 5\n".to_owned(),
+    );
+    let upstream = Upstream::ok();
+    let kvgauge = Setup::new(upstream.address())
+        .settings("scrape.interval = \"50ms\"\n")
+        .source("a", "unified", &named)
+        .source("b", "unified", &nameless)
+        .start();
+    kvgauge.until_up("a");
+    kvgauge.until_up("b");
+    let pools = eventually("both are members", || {
+        let pools = get(kvgauge.listen, "/").head.get("x-kv-pools")?;
+        pools.contains("model=\"m-a\";usage=0.250").then_some(pools)
+    });
+    let members: Vec<_> = pools
+        .split(", ")
+        .map(|member| member.split(";age=").next().unwrap())
+        .collect();
+    assert_eq!(
+        members,
+        [
+            "unified;usage=0.750;max=0.750;running=5",
+            "unified;model=\"m-a\";usage=0.250;max=0.250;running=3",
+        ]
+    );
+    let metrics = kvgauge.metrics();
+    for (model, usage) in [("", 0.75), ("m-a", 0.25)] {
+        let labels = [("role", "unified"), ("model", model)];
+        assert_eq!(metrics.all("kvgauge_kv_usage_ratio", &labels).len(), 1);
+        assert_eq!(
+            metrics.value("kvgauge_kv_usage_ratio", &labels),
+            Some(usage)
+        );
+    }
+    let status = support::kvgauge::run(&["status", &named.url(), &nameless.url()]);
+    let status = String::from_utf8(status.stdout).unwrap();
+    let lines: Vec<_> = status.lines().collect();
+    assert!(
+        lines[0].starts_with("unified (no model named)  tokens unknown  75.00%")
+            && lines[1].starts_with("unified m-a               tokens unknown  25.00%"),
+        "{status}"
+    );
+}
+
 #[test]
 fn b17_of_eight_processes_the_one_that_knows_counts() {
     let page = Page::case("b17.prom");

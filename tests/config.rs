@@ -976,7 +976,7 @@ fn acme(lines: &str) -> Loaded {
 
 #[test]
 fn a_source_says_what_its_page_is_read_as() {
-    for engine in config::ENGINES {
+    for engine in config::ENGINES.iter().copied() {
         let s = fine(flags(&sources(&[&format!("a=http://a,engine={engine}")])));
         assert_eq!(s.sources[0].engine.as_deref(), Some(engine));
         assert!(s.mapping(&s.sources[0]).is_none());

@@ -292,23 +292,41 @@ fn what_is_to_be_pasted_gives_the_usage_when_it_is() {
         kvgauge.until_up("decode");
         let engine = get(kvgauge.admin, "/sources").json()["sources"][0]["engine"].clone();
         assert_eq!(engine, "mine", "{settings}");
-        kvgauge.says("reading mine (mapping in the settings) at");
+        let said = kvgauge.says("reading mine (mapping in the settings) at");
+        assert!(
+            said.contains("usage from acme_kv_blocks_used / acme_max_kv_blocks"),
+            "{said}"
+        );
         eventually("the usage is there", || {
             get(kvgauge.listen, "/").head.get("x-kv-usage")
         })
     };
     // The fullest shard, as long as nobody says that each is a pool; then 40 of 80 blocks.
     assert_eq!(usage(&settings), "0.7500", "{settings}");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("kvgauge.toml");
+    let front = format!("upstream = \"http://{}\"\n", upstream.address());
+    let doctor_of = |settings: &str| {
+        std::fs::write(&file, format!("{front}{settings}")).unwrap();
+        doctor(&["--config", file.to_str().unwrap()], &[])
+    };
+    let (text, _) = doctor_of(&settings);
+    let why = "has several series for one pool, which may be pools that are not told apart";
+    assert!(
+        text.contains(&format!("capacity   not from acme_max_kv_blocks: {why}"))
+            && text.contains(&format!("unknown: used, capacity ({why}; see the labels")),
+        "{text}"
+    );
     let mended = settings.replacen("# rank", "rank", 1);
     let mended = mended.replacen("# block_size", "block_size", 1);
     assert_eq!(mended.len() + 4, settings.len(), "{settings}");
     assert_eq!(usage(&mended), "0.5000", "{mended}");
     // And doctor has nothing to say any more.
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("kvgauge.toml");
-    let upstream = format!("upstream = \"http://{}\"\n", upstream.address());
-    std::fs::write(&file, upstream + &mended).unwrap();
-    let (text, code) = doctor(&["--config", file.to_str().unwrap()], &[]);
+    let (text, code) = doctor_of(&mended);
+    assert!(
+        text.contains("running    not from acme_requests_running: has no label of `rank`"),
+        "{text}"
+    );
     assert!(
         text.contains("engine mine (mapping in the settings), role decode as set"),
         "{text}"

@@ -95,7 +95,10 @@ fn the_real_servers_loads_are_read_exactly() {
         assert_eq!((&pool.model, &pool.rank), (&None, &None));
         assert_eq!(reading.odd, []);
         let from = "/v1/loads num_used_tokens / max_total_num_tokens";
-        assert!(reading.chosen.contains(&("usage", from)), "{reading:?}");
+        assert!(
+            reading.chosen.contains(&("usage", from.into())),
+            "{reading:?}"
+        );
     }
 }
 

@@ -126,7 +126,23 @@ fn labels_select_the_samples_and_tell_pools_apart() {
             .iter()
             .all(|p| p.model.as_deref() == Some("m"))
     );
-    assert!(reading.chosen.contains(&("usage", "mapping")));
+    for (value, from) in [
+        (
+            "usage",
+            "acme_blocks{state=\"used\",device=\"gpu\"} / acme_blocks{state=\"all\"}",
+        ),
+        (
+            "used",
+            "acme_blocks{state=\"used\",device=\"gpu\"} * acme_block_size",
+        ),
+        ("capacity", "acme_blocks{state=\"all\"} * acme_block_size"),
+        ("running", "acme_running"),
+    ] {
+        assert!(
+            reading.chosen.contains(&(value, from.into())),
+            "{reading:?}"
+        );
+    }
 
     // The size of a block as a number; without one the share is known, and no tokens are.
     let fixed = MappingSpec {
@@ -399,6 +415,131 @@ fn requests_without_a_rank_are_none_of_several_pools() {
     assert_eq!(reading.pools[2].usage, Err(Unknown::Absent));
     let lacking = engine::lacking(&reading);
     assert_eq!(lacking[0].why, "some of its pools have no KV usage yet");
+}
+
+/// The README's mapping on a page of two shards.
+#[test]
+fn a_capacity_that_may_be_of_one_shard_or_of_all_is_unknown() {
+    let spec = |rank: Option<&str>| MappingSpec {
+        usage: gauge("acme_kv_used_percent", Percent),
+        capacity: gauge("acme_blocks{state=all}", Blocks),
+        running: gauge("acme_running", Requests),
+        block_size: Some(BlockSize::Tokens(16)),
+        rank: rank.map(Into::into),
+        ..MappingSpec::default()
+    };
+    let usage = "acme_kv_used_percent{shard=\"0\"} 25\nacme_kv_used_percent{shard=\"1\"} 75\n";
+    let blocks =
+        "acme_blocks{shard=\"0\",state=\"all\"} 40\nacme_blocks{shard=\"1\",state=\"all\"} 40\n";
+    let running = "acme_running{shard=\"0\"} 3\nacme_running{shard=\"1\"} 4\n";
+    let total = "acme_blocks{state=\"all\"} 80\nacme_running 7\n";
+    let says = |rank, text: &str| {
+        let reading = read(spec(rank), text);
+        let pools: Vec<_> = reading
+            .pools
+            .iter()
+            .map(|p| (p.usage, p.capacity, p.running))
+            .collect();
+        let lacking = engine::lacking(&reading).into_iter();
+        let why: Vec<_> = lacking
+            .filter(|l| ["capacity", "running"].contains(&l.value))
+            .map(|l| l.why)
+            .collect();
+        (pools, why)
+    };
+    let several = "has several series for one pool, which may be pools that are not told apart";
+    let nobodys =
+        "has no label of `rank` or `model`, so it is not known which of several pools it is of";
+
+    // Each with its own.
+    let (pools, why) = says(Some("shard"), &format!("{usage}{blocks}{running}"));
+    assert_eq!(
+        pools,
+        [
+            (Ok(0.25), Some(640), Some(3)),
+            (Ok(0.75), Some(640), Some(4))
+        ]
+    );
+    assert!(why.is_empty(), "{why:?}");
+    // Numbers that no shard has.
+    let (pools, why) = says(Some("shard"), &format!("{usage}{total}"));
+    assert_eq!(pools, [(Ok(0.25), None, None), (Ok(0.75), None, None)]);
+    assert_eq!(why, [nobodys, nobodys]);
+    // Of one shard it is sure.
+    let one = "acme_kv_used_percent{shard=\"0\"} 25\n";
+    let (pools, _) = says(Some("shard"), &format!("{one}{total}"));
+    assert_eq!(pools, [(Ok(0.25), Some(1280), Some(7))]);
+    // Without `rank` the fullest is a usage, and the rest of neither.
+    let (pools, why) = says(None, &format!("{usage}{blocks}{running}"));
+    assert_eq!(pools, [(Ok(0.75), None, None)]);
+    assert_eq!(why, [several, several]);
+    // Nor is the usage of one that of all.
+    let (pools, _) = says(None, &format!("{usage}{total}"));
+    assert_eq!(pools, [(Ok(0.75), None, Some(7))]);
+    // Ranks that share their tokens repeat one another.
+    let text = format!("{usage}{blocks}").replace("shard", "tp_rank");
+    let (pools, _) = says(None, &text);
+    assert_eq!(pools, [(Ok(0.75), Some(640), None)]);
+}
+
+#[test]
+fn a_quotient_of_several_series_is_unknown_and_says_why() {
+    let spec = || MappingSpec {
+        used: gauge("used", Tokens),
+        capacity: gauge("all", Tokens),
+        model: Some("model".into()),
+        ..MappingSpec::default()
+    };
+    let reading = read(
+        spec(),
+        "used{shard=\"0\"} 10\nused{shard=\"1\"} 90\nall 200\n",
+    );
+    let pool = &reading.pools[0];
+    assert_eq!(
+        (pool.usage, pool.used, pool.capacity),
+        (Err(Unknown::Absent), None, None)
+    );
+    let told = engine::lacking(&reading);
+    assert!(
+        told.iter().all(|l| l.why.starts_with("has several series")
+            || l.value == "fill"
+            || l.value == "running"
+            || l.value == "queued"),
+        "{told:?}"
+    );
+    assert!(
+        reading
+            .passed_over
+            .iter()
+            .any(|p| p.0 == "usage" && p.1 == "used / all")
+    );
+
+    // With its own capacity each the fullest is the usage: not 90 of 900.
+    let text =
+        "used{shard=\"0\"} 45\nused{shard=\"1\"} 90\nall{shard=\"0\"} 50\nall{shard=\"1\"} 900\n";
+    let reading = read(spec(), text);
+    let pool = &reading.pools[0];
+    assert_eq!(
+        (pool.usage, pool.used, pool.capacity),
+        (Ok(0.9), None, None)
+    );
+
+    // Labelled in part: one model's, or nobody's.
+    let reading = read(spec(), "used{model=\"a\"} 10\nall 200\n");
+    assert_eq!((reading.pools.len(), reading.pools[0].usage), (1, Ok(0.05)));
+    let text = "used{model=\"a\"} 10\nused{model=\"b\"} 20\nall 200\n";
+    let usages: Vec<_> = read(spec(), text).pools.iter().map(|p| p.usage).collect();
+    assert_eq!(usages, [Err(Unknown::Absent), Err(Unknown::Absent)]);
+    // What one rank runs is not another's.
+    let spec = MappingSpec {
+        usage: gauge("u", Fraction),
+        running: gauge("r", Requests),
+        rank: Some("rank".into()),
+        ..MappingSpec::default()
+    };
+    let reading = read(spec, "u{rank=\"0\"} 0.5\nr{rank=\"1\"} 3\n");
+    let pools: Vec<_> = reading.pools.iter().map(|p| (p.usage, p.running)).collect();
+    assert_eq!(pools, [(Ok(0.5), None), (Err(Unknown::Absent), Some(3))]);
 }
 
 #[test]

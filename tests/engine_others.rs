@@ -47,10 +47,10 @@ fn b15_old_and_new_names_are_read_and_no_other() {
         (old.engine.as_deref(), only(&old).usage),
         (Some("vllm"), Ok(0.61))
     );
-    assert_eq!(old.chosen, [("usage", "gpu_cache_usage_perc")]);
+    assert_eq!(old.chosen, [("usage", "gpu_cache_usage_perc".into())]);
     let new = read(&file("cases/b15-new.prom"));
     assert_eq!(only(&new).usage, Ok(0.62));
-    assert_eq!(new.chosen, [("usage", "kv_cache_usage_perc")]);
+    assert_eq!(new.chosen, [("usage", "kv_cache_usage_perc".into())]);
     let none = read(&file("cases/b15-none.prom"));
     assert_eq!(
         (none.engine.as_deref(), none.pools.len()),
@@ -63,7 +63,7 @@ fn b15_old_and_new_names_are_read_and_no_other() {
     assert_eq!(only(&both).usage, Ok(0.4));
     assert_eq!(
         both.passed_over,
-        [("usage", "gpu_cache_usage_perc", "the older name")]
+        [("usage", "gpu_cache_usage_perc".into(), "the older name")]
     );
 }
 
@@ -149,7 +149,7 @@ fn vllms_blocks_are_no_capacity_where_they_may_be_others() {
         assert!(
             hybrid.passed_over.contains(&(
                 "capacity",
-                "cache_config_info{num_gpu_blocks} * {block_size}",
+                "cache_config_info{num_gpu_blocks} * {block_size}".into(),
                 "wrong for hybrid models"
             )),
             "{hybrid:?}"
@@ -298,7 +298,7 @@ fn trtllm_makes_the_usage_of_blocks_where_its_gauge_is_broken() {
     assert!(
         broken.passed_over.contains(&(
             "usage",
-            "kv_cache_utilization",
+            "kv_cache_utilization".into(),
             "holds what can't be a value"
         )),
         "{broken:?}"
@@ -492,7 +492,9 @@ fn what_is_passed_over_is_told_with_its_reason() {
             "a decode server looks up no prefix and always says 0",
         ),
     ] {
-        assert!(busy.contains(&wanted), "{wanted:?} in {busy:?}");
+        let (value, metric, why) = wanted;
+        let said = (value, metric.into(), why);
+        assert!(busy.contains(&said), "{wanted:?} in {busy:?}");
     }
     // Bounded by the tables, and only what is on the page.
     for name in [
@@ -505,7 +507,7 @@ fn what_is_passed_over_is_told_with_its_reason() {
         of("sglang-0.5.23-decode-tp4-fresh"),
         [(
             "capacity",
-            "num_pages",
+            "num_pages".into(),
             "max_total_num_tokens says it in tokens"
         )]
     );

@@ -84,14 +84,14 @@ fn the_hit_rate_is_known_on_prefill_and_unknown_on_decode() {
 fn the_sliding_window_pool_gives_every_value_and_is_named() {
     let reading = exposition("sglang-0.5.23-unified-swa-busy");
     assert_eq!(only(&reading).kind, PoolKind::Swa);
-    for pair in [
+    for (value, metric) in [
         ("usage", "swa_token_usage"),
         ("used", "swa_used_tokens"),
         ("capacity", "max_total_num_tokens_swa"),
     ] {
         assert!(
-            reading.chosen.contains(&pair),
-            "{pair:?} {:?}",
+            reading.chosen.contains(&(value, metric.into())),
+            "{value} {:?}",
             reading.chosen
         );
     }
@@ -108,7 +108,7 @@ fn tokens_of_the_larger_pool_are_taken_only_where_it_is_known_which_it_is() {
         .collect();
     let reading = read(&page);
     assert_eq!(only(&reading).used, Some(175_616));
-    assert!(reading.chosen.contains(&("used", "num_used_tokens")));
+    assert!(reading.chosen.contains(&("used", "num_used_tokens".into())));
 
     // The full pool is fuller, but the tokens may be the window's.
     let reading = read(
@@ -139,20 +139,20 @@ fn each_value_says_which_metric_gave_it() {
     assert_eq!(usage("sglang-0.4.6-unified-busy"), ["token_usage"]);
     assert!(
         chosen("sglang-0.5.10-prefill-tp4-busy")
-            .contains(&("bootstrap", "num_prefill_prealloc_queue_reqs"))
+            .contains(&("bootstrap", "num_prefill_prealloc_queue_reqs".into()))
     );
     assert!(
         chosen("sglang-0.5.23-prefill-tp4-busy")
-            .contains(&("bootstrap", "num_prefill_bootstrap_queue_reqs"))
+            .contains(&("bootstrap", "num_prefill_bootstrap_queue_reqs".into()))
     );
     // An engine that has none of the usage gauges yet has none to name.
     assert_eq!(
         chosen("sglang-0.5.23-decode-tp4-fresh"),
-        [("capacity", "max_total_num_tokens")]
+        [("capacity", "max_total_num_tokens".into())]
     );
     assert_eq!(
         chosen("sglang-0.5.10-decode-tp4-fresh"),
-        [("capacity", "cache_config_info")]
+        [("capacity", "cache_config_info".into())]
     );
 }
 
@@ -169,7 +169,7 @@ fn pages_and_page_size_give_the_capacity_where_no_gauge_does() {
     assert!(
         reading
             .chosen
-            .contains(&("capacity", "page_size * num_pages"))
+            .contains(&("capacity", "page_size * num_pages".into()))
     );
 }
 
@@ -249,6 +249,22 @@ fn in_0_5_10_a_full_gauge_that_stands_above_the_headline_is_left_from_a_busier_m
             "12034",
             ("0.0047", PoolKind::Full, Some(12_034), "full_token_usage"),
         ),
+        // Stuck, by less than the rounding: nothing is used, so it can't be what it says. The same of a
+        // sliding window.
+        (
+            "0.0",
+            "0.0047",
+            "0.0",
+            "0.0",
+            ("0.0000", PoolKind::Full, Some(0), "token_usage"),
+        ),
+        (
+            "0.0",
+            "0.0",
+            "0.0031",
+            "0.0",
+            ("0.0000", PoolKind::Full, Some(0), "full_token_usage"),
+        ),
         // Stuck, and the headline is the sliding window's.
         (
             "0.35",
@@ -266,7 +282,7 @@ fn in_0_5_10_a_full_gauge_that_stands_above_the_headline_is_left_from_a_busier_m
                 four_places(pool.usage).as_str(),
                 pool.kind,
                 pool.used,
-                from.expect("usage").1
+                &*from.expect("usage").1
             ),
             want,
             "token_usage {token_usage}, full {full}, swa {swa}"
@@ -414,11 +430,30 @@ fn b18_the_role_is_the_kv_gauges_and_not_the_counters() {
          sglang:token_usage{engine_type=\"prefill\"} 0.1\n",
     );
     assert_eq!(reading.role, Some(Role::Prefill));
-    // A role that changes is none.
+    // One that changes does both, by turns.
+    let dynamic = "sglang:token_usage{engine_type=\"dynamic\",tp_rank=\"0\"} 0.1\n";
+    let reading = read(dynamic);
     assert_eq!(
-        read("sglang:token_usage{engine_type=\"dynamic\"} 0.1\n").role,
-        None
+        (reading.role, reading.passed_over),
+        (Some(Role::Unified), Vec::new())
     );
+    // Beside another one it is a role of its own.
+    let decode = "sglang:token_usage{engine_type=\"decode\",tp_rank=\"0\"} 0.5\n";
+    let roles = read(&format!("{dynamic}{decode}")).roles();
+    assert_eq!(
+        roles.iter().collect::<Vec<_>>(),
+        [Role::Decode, Role::Unified]
+    );
+    // Of a word that is none, it is told which; of several the first, and not all of a long one.
+    let long = "x".repeat(1000);
+    let reading = read(&format!(
+        "sglang:token_usage{{engine_type=\"{long}\"}} 0.1\n\
+         sglang:token_usage{{engine_type=\"encode\\n\"}} 0.1\n"
+    ));
+    assert_eq!((reading.role, reading.roles()), (None, Roles::default()));
+    let word = "engine_type=\"encode\\n\"".into();
+    let told = ("role", word, "is no role that is known here");
+    assert_eq!(reading.passed_over, [told]);
 }
 
 /// A router's page of three 0.5.10 engines: the fresh one shows its capacity alone, and each its own.
@@ -529,6 +564,71 @@ fn b21_values_that_cannot_be_a_usage_are_unknown_and_counted() {
     let far = read("sglang:kv_used_tokens 1060\nsglang:max_total_num_tokens 1000\n");
     assert_eq!(only(&far).usage, Err(Unknown::Invalid));
     assert_eq!((only(&far).used, only(&far).capacity), (None, Some(1000)));
+}
+
+#[test]
+fn b21_nothing_is_made_of_a_value_that_is_refused() {
+    let page = |used: &str, more: &str| {
+        read(&format!(
+            "sglang:kv_used_tokens {used}\nsglang:kv_available_tokens 100\n\
+             sglang:kv_evictable_tokens 200\nsglang:max_total_num_tokens 1000\n{more}"
+        ))
+    };
+    let share = "sglang:full_token_usage 0.7\n";
+    let fill = |reading: &Reading| only(reading).fill;
+    assert_eq!(fill(&page("700", "")), Some(0.9));
+    // More than fits: no usage, and no fill, which would be 0.96.
+    let far = page("2400", "");
+    assert_eq!(
+        (only(&far).usage, fill(&far)),
+        (Err(Unknown::Invalid), None)
+    );
+    // Where a share says the usage, the tokens are refused all the same.
+    let beside = page("2400", share);
+    let pool = only(&beside);
+    assert_eq!((pool.usage, pool.used, pool.fill), (Ok(0.7), None, None));
+    assert!(
+        beside
+            .passed_over
+            .iter()
+            .any(|(value, _, why)| *value == "fill" && why.starts_with("more than the capacity")),
+        "{beside:?}"
+    );
+    assert_eq!(fill(&page("NaN", share)), None);
+    // Whose fill it would be is not known where another pool may be fuller.
+    let other = page("700", "sglang:mamba_usage NaN\n");
+    assert_eq!(
+        (only(&other).usage, fill(&other)),
+        (Err(Unknown::Invalid), None)
+    );
+}
+
+/// A sum without one of its parts is none.
+#[test]
+fn requests_of_a_process_that_says_nonsense_make_the_sum_unknown() {
+    let page = |second: &str| {
+        read(&format!(
+            "sglang:token_usage 0.5\nsglang:num_running_reqs{{pid=\"1\"}} 3\n\
+             sglang:num_running_reqs{{pid=\"2\"}} {second}\n"
+        ))
+    };
+    assert_eq!(only(&page("4")).running, Some(7));
+    let broken = page("-4");
+    assert_eq!(
+        (only(&broken).running, broken.odd),
+        (None, vec![("negative", 1)])
+    );
+}
+
+/// Mamba states are not counted in tokens, so no tokens used says nothing of them.
+#[test]
+fn no_tokens_used_does_not_empty_the_mamba_pool() {
+    let reading = read(
+        "sglang:token_usage 0.3\nsglang:full_token_usage 0.0047\nsglang:mamba_usage 0.3012\n\
+         sglang:num_used_tokens 0\n",
+    );
+    let pool = only(&reading);
+    assert_eq!((pool.usage, pool.kind), (Ok(0.3012), PoolKind::Mamba));
 }
 
 #[test]

@@ -339,6 +339,45 @@ fn b16_models_are_kept_apart_and_an_unnamed_pool_joins_the_only_model() {
     assert_eq!(places(state.usage.ok()), "0.4000");
 }
 
+/// What another engine serves beside a named model is not known to be that model.
+#[test]
+fn b16_an_unnamed_pool_joins_the_only_model_only_where_its_engine_serves_it() {
+    let of = |engine: &'static str, pools| Reading {
+        engine: Some(engine.into()),
+        ..reading(pools)
+    };
+    let vllm = of("vllm", vec![of_model("m-a", pool(Ok(0.2), Some(100)))]);
+    let llama = of("llamacpp", vec![pool(Ok(0.6), Some(300))]);
+    let unnamed_vllm = of("vllm", vec![pool(Ok(0.4), Some(100))]);
+    let says = |readings: &[&Reading]| -> Vec<_> {
+        let sources: Vec<_> = readings
+            .iter()
+            .map(|reading| known(Role::Unified, reading, 0))
+            .collect();
+        let states = aggregate(&sources).into_iter();
+        states
+            .map(|s| (s.model.as_deref().map(str::to_owned), s.capacity, s.pools))
+            .collect()
+    };
+    let named = Some("m-a".to_owned());
+    assert_eq!(
+        says(&[&vllm, &llama]),
+        [(None, Some(300), 1), (named.clone(), Some(100), 1)]
+    );
+    assert_eq!(
+        says(&[&llama, &unnamed_vllm, &vllm]),
+        [(None, Some(300), 1), (named.clone(), Some(200), 2)]
+    );
+    // The same of mappings, which go by their names.
+    let (mine, others) = (
+        of("mine", vec![of_model("m-a", pool(Ok(0.2), Some(100)))]),
+        of("others", vec![pool(Ok(0.6), Some(300))]),
+    );
+    assert_eq!(says(&[&mine, &others]).len(), 2);
+    let unnamed = of("mine", vec![pool(Ok(0.4), Some(100))]);
+    assert_eq!(says(&[&mine, &unnamed]), [(named, Some(200), 2)]);
+}
+
 #[test]
 fn b18_the_settings_role_wins_and_takes_its_own_queues() {
     let page = exposition("sglang-0.5.23-prefill-tp4-busy");

@@ -335,6 +335,21 @@ impl MappedGauge {
     }
 }
 
+impl fmt::Display for MappedGauge {
+    /// For people: name and labels, on one line.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)?;
+        for (n, (label, value)) in self.labels().enumerate() {
+            let before = if n == 0 { '{' } else { ',' };
+            write!(f, "{before}{label}={value:?}")?;
+        }
+        if !self.only.is_empty() {
+            f.write_str("}")?;
+        }
+        Ok(())
+    }
+}
+
 /// Whether this can be the name of a metric, or of a label (which has no colons).
 fn is_name(text: &str, colons: bool) -> bool {
     let start = |b: u8| b.is_ascii_alphabetic() || b == b'_' || (colons && b == b':');

@@ -92,7 +92,7 @@ const RESERVED_LABELS: [&str; 14] = [
 ];
 
 /// The engines that a page can be read as; `engine::names` has the same, and a test compares them.
-pub const ENGINES: [&str; 10] = [
+pub const ENGINES: &[&str] = &[
     "sglang", "vllm", "trtllm", "triton", "tgi", "llamacpp", "lmdeploy", "nim", "mindie", "dynamo",
 ];
 

@@ -7,8 +7,9 @@
 //! - A source's role is that of all its pools, unless its page names several (a page that a router
 //!   merged): then each pool is of its own role, and of a source whose settings name one only the
 //!   pools of that role count.
-//! - Models are never mixed: a role that serves several has a state for each. A pool whose page
-//!   names no model belongs to the role's only model.
+//! - Models are never mixed: a role that serves several has a state for each. A pool whose page names
+//!   no model belongs to the role's only model where a page of the same engine (or mapping) names that;
+//!   all others without a name are a state without one.
 //! - A role of which only a part is known takes its value from that part, and says in
 //!   [`RoleState::missing`] how much is not in it and why: an operator needs the pressure of the
 //!   engines that still answer, and must see that it is not all of them. Where no part is known,
@@ -18,7 +19,7 @@
 
 use super::gauges::TOO_MANY_POOLS;
 use crate::kv::{Pool, PoolKind, Queues, Reading, Role, RoleState, Roles, Unknown};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,6 +48,7 @@ struct Group<'a> {
 #[derive(Clone, Copy)]
 struct Member<'a> {
     pool: &'a Pool,
+    engine: Option<&'a str>,
     age: Option<Duration>,
 }
 
@@ -74,6 +76,7 @@ impl<'a> Group<'a> {
                     .or_default()
                     .push(Member {
                         pool,
+                        engine: reading.engine.as_deref(),
                         age: source.age,
                     }),
             }
@@ -81,6 +84,30 @@ impl<'a> Group<'a> {
         }
         if none {
             self.missing.push(Unknown::Absent);
+        }
+    }
+
+    /// Gives pools without a name to the only model that there is, where an engine of their kind serves
+    /// it: SGLang's loads name no model, nor does its page before the first request. What another
+    /// engine serves is not known.
+    fn join_the_only_model(&mut self) {
+        if self.models.len() != 2 {
+            return;
+        }
+        let Some(unnamed) = self.models.remove(&None) else {
+            return;
+        };
+        let mut others = Vec::new();
+        for named in self.models.values_mut() {
+            let engines: BTreeSet<_> = named.iter().map(|member| member.engine).collect();
+            let (own, not): (Vec<_>, Vec<_>) = unnamed
+                .iter()
+                .partition(|member| engines.contains(&member.engine));
+            named.extend(own);
+            others = not;
+        }
+        if !others.is_empty() {
+            self.models.insert(None, others);
         }
     }
 }
@@ -99,15 +126,7 @@ pub fn aggregate(sources: &[SourceReading<'_>]) -> Vec<RoleState> {
 
     let mut states = Vec::new();
     for (role, mut group) in groups {
-        if group.models.len() == 2 {
-            // Unnamed pools come first, and join the only named model.
-            if let Some(unnamed) = group.models.remove(&None) {
-                group
-                    .models
-                    .values_mut()
-                    .for_each(|members| members.extend(&unnamed));
-            }
-        }
+        group.join_the_only_model();
         if group.models.is_empty() {
             states.push(state(role, None, &[], &group.missing, group.beyond));
         }

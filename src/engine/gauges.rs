@@ -267,7 +267,8 @@ struct OfProcess {
     /// The labels but `pid`, sorted.
     labels: Vec<(Box<str>, Box<str>)>,
     pid: Box<str>,
-    requests: f64,
+    /// `None` where the value can't be one.
+    requests: Option<f64>,
 }
 
 // === impl Sheet ===
@@ -308,14 +309,14 @@ impl Sheet {
                 continue;
             }
             let value = self.odd.check(sample.value(), unit);
-            match (value, of_process(&sample, unit)) {
-                (Some(requests), Some((pid, labels))) => processes.push(OfProcess {
+            match of_process(&sample, unit) {
+                Some((pid, labels)) => processes.push(OfProcess {
                     key,
                     labels,
                     pid,
-                    requests,
+                    requests: value,
                 }),
-                _ => self.rows.entry(key).or_default().put(id, value),
+                None => self.rows.entry(key).or_default().put(id, value),
             }
         }
         self.put_sums(id, processes);
@@ -323,18 +324,21 @@ impl Sheet {
 
     /// Adds up what the processes of one rank say.
     fn put_sums(&mut self, id: &'static str, mut processes: Vec<OfProcess>) {
+        // What is refused is smaller than anything.
+        let of = |process: &OfProcess| process.requests.unwrap_or(-1.0);
         // Sorted, so that floats are added in the same order however the page was written; of a
         // series that stands there twice the largest counts.
         processes.sort_by(|a, b| {
             (&a.key, &a.labels, &a.pid)
                 .cmp(&(&b.key, &b.labels, &b.pid))
-                .then_with(|| b.requests.total_cmp(&a.requests))
+                .then_with(|| of(b).total_cmp(&of(a)))
         });
         processes.dedup_by(|b, a| (&a.key, &a.labels, &a.pid) == (&b.key, &b.labels, &b.pid));
         for rank in processes.chunk_by(|a, b| (&a.key, &a.labels) == (&b.key, &b.labels)) {
             let Some(first) = rank.first() else { continue };
-            let sum: f64 = rank.iter().map(|process| process.requests).sum();
-            let sum = self.odd.check(sum, Unit::Requests);
+            // Without one of its parts it is no sum.
+            let sum: Option<f64> = rank.iter().map(|process| process.requests).sum();
+            let sum = sum.and_then(|sum| self.odd.check(sum, Unit::Requests));
             self.rows.entry(first.key.clone()).or_default().put(id, sum);
         }
     }

@@ -3,6 +3,7 @@
 //! Each engine lists what is known of its versions; the rest is said in words that fit any engine.
 
 use super::ENGINES;
+use super::mapping::SEE_LABELS;
 use crate::kv::{Pool, PoolKind, Reading, Unknown};
 
 /// What makes the first gauges of an engine appear.
@@ -90,7 +91,14 @@ pub fn lacking(reading: &Reading) -> Vec<Lacking> {
             let fits = |lacking: &&Lacking| {
                 lacking.value == value && lacking.beside.is_none_or(|other| has(reading, other))
             };
-            let lacking = of_its_kind(reading, value)
+            let not_taken = || {
+                // A mapping's gauges are on the page then, but not as it reads them.
+                let mut passed = reading.passed_over.iter().filter(|_| engine.is_none());
+                let (_, _, why) = passed.find(|(passed, _, _)| *passed == value)?;
+                Some(Lacking::never(value, why, SEE_LABELS))
+            };
+            let lacking = not_taken()
+                .or_else(|| of_its_kind(reading, value))
                 .or_else(|| known.iter().find(fits).copied())
                 .unwrap_or_else(|| of_any(value, fresh));
             // Where the usage may come, the others may come with it.

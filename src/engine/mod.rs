@@ -38,7 +38,7 @@ pub use aggregate::{SourceReading, aggregate};
 pub use freshness::{current, observe};
 pub use headline::headline;
 pub use lacking::{Lacking, lacking};
-pub use mapping::{MAPPING, read_mapped};
+pub use mapping::read_mapped;
 pub use sglang::{LoadsError, read_loads};
 pub use suspects::{Suspect, suspects};
 
@@ -161,6 +161,6 @@ pub fn in_words(reading: &Reading) -> Option<String> {
 mod tests {
     #[test]
     fn settings_can_name_every_engine_and_no_other() {
-        assert!(super::names().eq(crate::config::ENGINES));
+        assert!(super::names().eq(crate::config::ENGINES.iter().copied()));
     }
 }

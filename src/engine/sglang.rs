@@ -5,6 +5,9 @@
 //! scheduling, where the empty one is the total) and whatever labels the operator adds. Only
 //! models and data-parallel ranks are pools of their own. [`pool`] says which gauge gives which
 //! value.
+//!
+//! `engine_type` is the role: `unified`, `prefill`, `decode`, or `dynamic` where a server changes between
+//! the two (role switch). It does both then, by turns, and so is `unified`.
 
 mod loads;
 mod pool;
@@ -84,6 +87,9 @@ const SHOWN_ONLY: &[&str] = &[
 
 /// 0.5.10 and its neighbours: capacity as labels, on one series without a model.
 const CONFIG_INFO: &str = "cache_config_info";
+
+/// Characters of a word in `engine_type` that are shown where it is no role.
+const MOST_OF_WORD: usize = 32;
 
 /// How SGLang's names begin: `sglang:`, or `sglang_` where no colon is left (an `OpenMetrics` answer
 /// without escaping, and what the router merges).
@@ -169,11 +175,18 @@ impl Engine for Sglang {
         sheet.bound();
 
         let fingerprint = sheet.fingerprint();
+        let mut notes = Notes::default();
+        if let Some(word) = (named == Named::Several)
+            .then(|| strange_word(page, prefix))
+            .flatten()
+        {
+            notes.passed("role", word, "is no role that is known here");
+        }
         let mut draft = Draft {
             prefix,
             role,
             pools: BTreeMap::new(),
-            notes: Notes::default(),
+            notes,
             odd: sheet.odd,
         };
         for (key, row) in sheet.rows {
@@ -221,8 +234,33 @@ fn key(sample: &Sample<'_, '_>) -> Option<Key> {
 enum Named {
     None,
     One(Role),
-    /// Several roles, or one that changes (`dynamic`).
+    /// Several roles, or a word that is none.
     Several,
+}
+
+/// The role of a word in `engine_type`.
+fn role_of(word: &str) -> Option<Role> {
+    match word {
+        "dynamic" => Some(Role::Unified),
+        word => word.parse().ok(),
+    }
+}
+
+/// The first word in `engine_type`, in the order of letters, that is no role: fit for a terminal, and
+/// short.
+fn strange_word(page: &Page<'_>, prefix: &str) -> Option<String> {
+    let mut first: Option<Box<str>> = None;
+    for gauge in KV_GAUGES.iter().chain(REQUEST_GAUGES) {
+        for sample in page.samples(&format!("{prefix}{}", gauge.name)) {
+            let word = sample.label("engine_type").unwrap_or_default();
+            let strange = !word.is_empty() && role_of(&word).is_none();
+            if strange && first.as_deref().is_none_or(|first| *word < *first) {
+                first = Some((&*word).into());
+            }
+        }
+    }
+    let word = first?.chars().take(MOST_OF_WORD).collect::<String>();
+    Some(format!("engine_type={word:?}"))
 }
 
 impl Named {
@@ -243,7 +281,7 @@ impl Named {
 
     fn by(sample: &Sample<'_, '_>) -> Named {
         match sample.label("engine_type").filter(|text| !text.is_empty()) {
-            Some(text) => text.parse().map_or(Named::Several, Named::One),
+            Some(word) => role_of(&word).map_or(Named::Several, Named::One),
             None => Named::None,
         }
     }

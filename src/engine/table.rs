@@ -305,7 +305,7 @@ impl Engine for Table {
         }
         for (value, name, why) in self.never {
             if page.samples(&format!("{prefix}{name}")).next().is_some() {
-                notes.passed(value, name, why);
+                notes.passed(value, *name, why);
             }
         }
         let mut draft = Draft {

@@ -136,10 +136,10 @@ pub struct Reading {
     /// The pools found, in order of model and rank. Empty when the engine was not recognised.
     pub pools: Vec<Pool>,
     /// Which metric gave each value: `("usage", "kv_used_tokens / max_total_num_tokens")`.
-    pub chosen: Vec<(&'static str, &'static str)>,
+    pub chosen: Vec<(&'static str, Cow<'static, str>)>,
     /// Metrics on the page that could have given a value and did not, with the reason: value, metric,
     /// why. Each once, so a few dozen at most.
-    pub passed_over: Vec<(&'static str, &'static str, &'static str)>,
+    pub passed_over: Vec<(&'static str, Cow<'static, str>, &'static str)>,
     /// Values that can't be right, counted by reason: `above_one` (over 1 by at most 0.05, read as
     /// 1); all others are read as unknown: `far_above_one`, `nan`, `negative`, `infinite`,
     /// `too_large`, `zero_capacity`, `too_many_pools`.

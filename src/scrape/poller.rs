@@ -296,7 +296,10 @@ impl Poller {
     /// Says what is read, from which metric and what is wrong with it, at the start and whenever that
     /// changes.
     fn announce(&mut self, reading: &Reading, troubles: &[Trouble]) {
-        let usage_from = |r: &Reading| r.chosen.iter().find(|(v, _)| *v == "usage").map(|c| c.1);
+        fn usage_from(reading: &Reading) -> Option<&str> {
+            let mut chosen = reading.chosen.iter();
+            chosen.find(|(v, _)| *v == "usage").map(|(_, from)| &**from)
+        }
         let (engine, metric) = (engine::in_words(reading), usage_from(reading));
         let before = self.state.reading.as_deref();
         let up = self.state.up == Some(true);

@@ -128,7 +128,13 @@ impl Report {
             .iter()
             .map(|role| {
                 let same = |other: &&Judged| other.says.role == role.says.role;
-                role.says.title(self.roles.iter().filter(same).count() > 1)
+                let several = self.roles.iter().filter(same).count() > 1;
+                let title = role.says.title(several);
+                // Beside those of models it is not the role's sum.
+                match role.says.model {
+                    None if several => format!("{title} (no model named)"),
+                    _ => title,
+                }
             })
             .collect();
         let width = titles.iter().map(|title| title.chars().count()).max();

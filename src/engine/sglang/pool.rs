@@ -11,6 +11,9 @@
 //! | 0.5.10 | all; full attention stays at its last busy value when idle | as 0.5.5 |
 //! | 0.5.23 | all, and `kv_used_tokens` | rounded |
 //!
+//! `num_used_tokens` is the larger of the full and the sliding-window pool's tokens, so its 0 says that
+//! both are empty, whatever their shares have been left at.
+//!
 //! A gauge whose value can't be one counts as missing; where nothing else covers it, the usage is
 //! unknown (`invalid`), since it may be the fullest one.
 
@@ -78,7 +81,8 @@ pub(super) fn read(
         Some((_, from)) => notes.passed("used", from, MORE_THAN_FIT),
         None => {}
     }
-    pool.fill = fill(row, kind, notes);
+    // Where the fullest pool is not known, or its tokens are refused, its fill is not known either.
+    pool.fill = fill(row, kind, pool.capacity, notes).filter(|_| level.is_ok());
 
     let mut count = |value, names: &[&'static str]| {
         let (number, from) = names
@@ -154,6 +158,9 @@ fn passed_over(row: &Row, level: Option<Level>, pool: &Pool, notes: &mut Notes) 
         let why = match (row.get(metric), level) {
             (Err(_), _) => "holds what can't be a value",
             (_, Some(level)) if level.from == metric => continue,
+            (Ok(usage), _) if usage > 0.0 && in_tokens(kind) && emptied(row) => {
+                "left from a busier moment"
+            }
             (_, Some(_)) if metric == "token_usage" => {
                 "the fullest pool's, rounded to two decimals"
             }
@@ -249,6 +256,14 @@ fn fullest(row: &Row, capacity: Option<Capacity>, odd: &mut Odd) -> Result<Level
         .iter()
         .any(|level| matches!(level, Err(Unknown::Invalid)));
 
+    if emptied(row) {
+        for kind in &mut kinds {
+            if kind.is_ok_and(|kind| kind.usage > 0.0 && in_tokens(kind.kind)) {
+                *kind = Err(Unknown::Absent);
+            }
+        }
+    }
+
     let Ok(headline) = headline else {
         // Without the headline nothing covers a kind whose gauge is broken.
         if broken {
@@ -336,9 +351,23 @@ fn rounds_to(exact: f64, headline: f64) -> bool {
     exact > 0.0 && (exact >= headline || (rounded - headline).abs() < 1e-9)
 }
 
+/// Whether no pool that is counted in tokens holds any, going by the one number that is never left from
+/// before; newer versions have `kv_used_tokens` for it.
+fn emptied(row: &Row) -> bool {
+    row.get("kv_used_tokens").is_err() && row.get("num_used_tokens") == Ok(0.0)
+}
+
+/// Whether `num_used_tokens` counts this kind of pool too.
+fn in_tokens(kind: PoolKind) -> bool {
+    matches!(kind, PoolKind::Full | PoolKind::Swa)
+}
+
 /// Whether the sliding-window pool holds anything, so that `num_used_tokens` (the larger of its and
 /// the full pool's tokens) may be its.
 fn sliding_window(row: &Row) -> bool {
+    if emptied(row) {
+        return false;
+    }
     !matches!(row.get("swa_token_usage"), Ok(0.0) | Err(Unknown::Absent))
         || row
             .count("swa_used_tokens")
@@ -368,7 +397,7 @@ fn used(row: &Row, kind: PoolKind, capacity: Option<Capacity>) -> Option<(u64, &
 }
 
 /// The share that is physically occupied. The three gauges add up to what the pool can hold.
-fn fill(row: &Row, kind: PoolKind, notes: &mut Notes) -> Option<f64> {
+fn fill(row: &Row, kind: PoolKind, capacity: Option<u64>, notes: &mut Notes) -> Option<f64> {
     let (names, from) = match kind {
         PoolKind::Full => (
             [
@@ -399,6 +428,10 @@ fn fill(row: &Row, kind: PoolKind, notes: &mut Notes) -> Option<f64> {
     let [available, evictable, used] = names.map(|name| row.get(name).ok());
     let all = available? + evictable? + used?;
     if all <= 0.0 {
+        return None;
+    }
+    if whole(all).is_none_or(|all| !fit(all, capacity)) {
+        notes.passed("fill", from, MORE_THAN_FIT);
         return None;
     }
     notes.chose("fill", from);
