@@ -9,6 +9,7 @@ mod fetch;
 mod filter;
 mod left_out;
 mod loads;
+mod ours;
 mod pace;
 mod poller;
 mod probe;

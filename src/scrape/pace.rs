@@ -60,7 +60,7 @@ pub(super) fn back_off(set: Duration, failures: u32, max_age: Duration) -> Durat
 
 /// FNV-1a, 32 bits, mixed once more since names differ in their last characters: stable between
 /// versions and machines, which the standard library's hash is not.
-fn hash(name: &str) -> u32 {
+pub(super) fn hash(name: &str) -> u32 {
     let fnv = |hash: u32, b: u8| (hash ^ u32::from(b)).wrapping_mul(0x0100_0193);
     let hash = name.bytes().fold(0x811c_9dc5, fnv);
     let hash = (hash ^ (hash >> 16)).wrapping_mul(0x85eb_ca6b);

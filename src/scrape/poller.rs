@@ -7,6 +7,7 @@ use super::fetch::{Failed, Fetcher};
 use super::filter::Filter;
 use super::left_out::{Told, left_out};
 use super::loads::{self, Loads};
+use super::ours::is_ours;
 use super::pace::{self, Pace};
 use super::scraper::Reports;
 use crate::config::{Settings, Source, SourceKind};
@@ -14,6 +15,7 @@ use crate::engine::{self, Lacking};
 use crate::exposition::{self, Page, Prepared};
 use crate::kv::{Failure, FailureReason, Reading, SourceState};
 use crate::net::Trusts;
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -34,10 +36,15 @@ pub(super) struct Poller {
     loads: Loads,
     told: Told,
     allowance: Allowance,
+    /// That of all sources which were found, where this one was.
+    shared: Option<Shared>,
     pace: Pace,
     /// Attempts in a row that have failed and cost somebody something.
     failed: u32,
 }
+
+/// An allowance of several sources together.
+pub(super) type Shared = Rc<RefCell<Allowance>>;
 
 /// What is made of a page.
 struct Understood {
@@ -88,6 +95,7 @@ impl Poller {
         source: Source,
         settings: &Arc<Settings>,
         trusts: &Trusts,
+        shared: Option<Shared>,
         started: Instant,
     ) -> Poller {
         Poller {
@@ -103,6 +111,7 @@ impl Poller {
             filter: Filter::new(settings, &source),
             told: Told::default(),
             allowance: Allowance::new(Instant::now()),
+            shared,
             pace: Pace::new(&source.name, started),
             failed: 0,
             source,
@@ -236,6 +245,9 @@ impl Poller {
             max_families: scrape.max_families,
         };
         let page = Page::read(text, &limits).map_err(Failed::from)?;
+        if is_ours(&page) {
+            return Err(Failed::Ours);
+        }
         let label = (&*self.settings.metrics.source_label, &*self.source.name);
         let passes = |family: &str| self.filter.passes(family);
         let prepared = Prepared::filtered(&page, Some(label), &passes);
@@ -244,7 +256,9 @@ impl Poller {
             add(&mut self.state.dropped, found.reason, found.count);
         }
         let (name, url) = (&self.source.name, &self.state.url);
-        self.told.tell(name, url, &left_out, Instant::now());
+        let shared = self.shared.as_ref();
+        let may = || shared.is_none_or(may_tell_of_those_found);
+        self.told.tell(name, url, &left_out, Instant::now(), may);
         self.state.left_out = left_out;
         self.state.samples = Some(page.sample_count() as u64);
         self.state.exposed = Some(prepared.sample_count() as u64);
@@ -328,7 +342,7 @@ impl Poller {
                 "{source}: changes so often that what follows is told now and then only; /sources has it all"
             );
         }
-        allowed != Allowed::No
+        allowed != Allowed::No && self.shared.as_ref().is_none_or(may_tell_of_those_found)
     }
 
     fn bad(&mut self, at: Instant, failed: &Failed) {
@@ -359,6 +373,17 @@ impl Poller {
             at,
         });
     }
+}
+
+/// Whether the diagnostics take another line of the sources that were found.
+fn may_tell_of_those_found(shared: &Shared) -> bool {
+    let allowed = shared.borrow_mut().take(Instant::now());
+    if allowed == Allowed::Last {
+        tracing::warn!(
+            "the sources that were found change so often that what follows is told now and then only; /sources has it all"
+        );
+    }
+    allowed != Allowed::No
 }
 
 /// What the loads give, with no page.

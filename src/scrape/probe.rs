@@ -4,6 +4,7 @@
 use super::explain::{Keys, explain};
 use super::fetch::{Failed, Fetcher};
 use super::loads::{self, Loads};
+use super::ours::is_ours;
 use crate::config::{Scrape, Settings, Source, SourceKind, Target};
 use crate::engine::{self, Suspect};
 use crate::exposition::{Limits, Page};
@@ -17,9 +18,6 @@ use std::time::{Duration, Instant};
 /// How the names begin that only routers publish: sglang-router (its name of now, and the one before),
 /// vLLM's router.
 const ROUTERS: [&str; 3] = ["smg_", "sgl_router_", "vllm_router_"];
-
-/// A family of every page of kvgauge's own.
-const OURS: &str = "kvgauge_build_info";
 
 /// Whose page it is, going by the names on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -210,7 +208,7 @@ impl At<'_> {
 
 fn whose(page: &Page<'_>, reading: &Reading) -> Whose {
     let mut names = page.families().iter().map(crate::exposition::Family::name);
-    if page.family(OURS).is_some() {
+    if is_ours(page) {
         Whose::Kvgauge
     } else if reading.engine.is_some() {
         Whose::Engine
