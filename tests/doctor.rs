@@ -596,6 +596,12 @@ fn wrong_usage_is_said_in_the_words_of_who_typed_it() {
         "{text}"
     );
     assert_eq!(code, 64);
+    let (text, code) = doctor(&["a=http://h:1", "a=http://h:2"], &[]);
+    assert!(
+        text.contains("two sources are called \"a\" (the other: argument)"),
+        "{text}"
+    );
+    assert_eq!(code, 64);
     let (text, code) = doctor(&["--config", "/nowhere/kvgauge.toml"], &[]);
     assert!(text.contains("/nowhere/kvgauge.toml"), "{text}");
     assert_eq!(code, 78);

@@ -285,6 +285,10 @@ fn wrong_usage_ends_with_3_as_monitors_expect() {
             &["127.0.0.1:30090"],
             "`127.0.0.1:30090` has no http:// before it",
         ),
+        (
+            &["a=http://h:1", "a=http://h:2"],
+            "two sources are called \"a\" (the other: argument)",
+        ),
     ] {
         let (text, code) = status(arguments);
         assert!(text.contains(said), "{arguments:?}: {text}");
@@ -306,6 +310,13 @@ fn what_a_page_says_does_not_reach_the_terminal_as_it_is() {
         "{text}"
     );
     assert_eq!(code, 0);
+    // Neither what nobody sees, nor what shows the rest in another order.
+    let odd = Page::text(page("a\u{202e}b\u{200b}\u{2066}é"));
+    let (text, _) = status(&[&odd.url(), &b.url()]);
+    assert!(
+        text.starts_with("unified a\\u{202e}b\\u{200b}\\u{2066}é  "),
+        "{text}"
+    );
 }
 
 // === the schema ===

@@ -221,10 +221,11 @@ pub(super) fn shown(text: &str) -> String {
 pub(super) fn shown_up_to(text: &str, most: usize) -> String {
     let mut out = String::new();
     for c in text.chars().take(most) {
-        if c.is_control() {
-            out.extend(c.escape_default());
-        } else {
+        // Controls, what nobody sees, and what shows the rest in another order.
+        if matches!(c, '"' | '\'' | '\\') {
             out.push(c);
+        } else {
+            out.extend(c.escape_debug());
         }
     }
     if text.chars().nth(most).is_some() {

@@ -1,6 +1,7 @@
 //! Pages that are named on the command line of `doctor` and `status`.
 
-use crate::config::{ConfigError, Origin};
+use super::args::EXIT_USAGE;
+use crate::config::{ConfigError, Origin, Problem};
 
 /// Each as `NAME=URL…`, as `--source` takes it: a URL without a name is called by its host and port.
 pub(super) fn named(urls: &[String]) -> Vec<String> {
@@ -33,16 +34,32 @@ pub(super) fn named(urls: &[String]) -> Vec<String> {
         .collect()
 }
 
+/// What settings call a page of the command line, and what it is to whoever typed it.
+const FLAG: &str = "--source";
+const FLAG_IN_WORDS: &str = "flag --source";
+const ARGUMENT: &str = "argument";
+
 /// What is wrong, a line each; URLs of the command line are no `--source` to whoever typed them.
 pub(super) fn problems(error: &ConfigError) -> String {
     let lines = error.problems().iter().map(|problem| {
-        if problem.origin == Origin::Flag("--source") {
+        let text = if problem.origin == Origin::Flag(FLAG) {
             problem.message.clone()
         } else {
             problem.to_string()
-        }
+        };
+        text.replace(FLAG_IN_WORDS, ARGUMENT)
     });
     lines.collect::<Vec<_>>().join("\n")
+}
+
+/// The exit code that says it: wrong usage where nothing but the command line is at fault.
+pub(super) fn exit_code(error: &ConfigError) -> u8 {
+    let typed = |problem: &Problem| matches!(problem.origin, Origin::Flag(_));
+    if error.problems().iter().all(typed) {
+        EXIT_USAGE
+    } else {
+        error.exit_code()
+    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! What is wrong with settings, and where each value came from.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -50,25 +51,24 @@ pub struct Warning {
 /// The most characters of a foreign text that a message repeats.
 const SHOWN: usize = 80;
 
+/// A URL, or what was meant as one, without the user and password that it may hold.
+#[must_use]
+pub fn without_credentials(text: &str) -> Cow<'_, str> {
+    let Some((front, host)) = text.rsplit_once('@') else {
+        return Cow::Borrowed(text);
+    };
+    let start = match (front.find("://"), front.find('=')) {
+        (Some(at), _) => at + 3,
+        (None, Some(at)) => at + 1,
+        (None, None) => 0,
+    };
+    Cow::Owned(format!("{}…@{host}", &front[..start]))
+}
+
 /// A foreign text for a message: in backquotes, cut, control characters escaped, and without the
 /// user and password that a URL may hold.
 pub(super) fn quote(text: &str) -> String {
-    let (head, tail) = match text.rsplit_once('@') {
-        None => (text, None),
-        Some((front, host)) => {
-            let start = match (front.find("://"), front.find('=')) {
-                (Some(at), _) => at + 3,
-                (None, Some(at)) => at + 1,
-                (None, None) => 0,
-            };
-            (&front[..start], Some(host))
-        }
-    };
-    let mut shown = String::from(head);
-    if let Some(host) = tail {
-        shown.push_str("…@");
-        shown.push_str(host);
-    }
+    let mut shown = without_credentials(text).into_owned();
     // Nor is a query, which may hold a token.
     let host = shown.find("://").unwrap_or(shown.len());
     if let Some(query) = shown[host..].find('?') {

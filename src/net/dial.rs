@@ -1,8 +1,9 @@
-//! From a host name to a connected socket.
+//! From a host to a connected socket.
 
+use super::resolve;
 use std::io;
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
@@ -16,6 +17,14 @@ pub enum DialError {
         host: String,
         /// What the resolver said.
         source: io::Error,
+    },
+    /// Nobody has said in time what the name resolves to.
+    #[error("the name {host:?} has not been resolved within {after:?}")]
+    Unresolved {
+        /// The name asked for.
+        host: String,
+        /// How long it has been looked up.
+        after: Duration,
     },
     /// Every address refused or failed; this is the last one's error.
     #[error("connecting to {addr} failed: {source}")]
@@ -39,12 +48,16 @@ pub enum DialError {
 
 /// Resolves `host` and connects to the first of its addresses that answers.
 ///
-/// The limit is for all of it: the name, and every address tried.
+/// The limit is for all of it: the name, of which a tenth is left so that it is told from whatever else
+/// ends with the same limit, and every address tried.
 ///
 /// # Errors
 /// [`DialError`], which says who failed and what was seen.
 pub async fn dial(host: &str, port: u16, limit: Duration) -> Result<TcpStream, DialError> {
-    timeout(limit, connect(host, port))
+    let start = Instant::now();
+    let addresses = resolve(host, port, limit - limit / 10).await?;
+    let left = limit.saturating_sub(start.elapsed());
+    timeout(left, connect(host, &addresses))
         .await
         .unwrap_or_else(|_| {
             Err(DialError::Timeout {
@@ -55,54 +68,19 @@ pub async fn dial(host: &str, port: u16, limit: Duration) -> Result<TcpStream, D
         })
 }
 
-/// Every address of `host`, with `port`, within `limit`; there is at least one.
-///
-/// # Errors
-/// [`DialError::Resolve`] where the name has none, or the look-up took too long.
-pub async fn resolve(host: &str, port: u16, limit: Duration) -> Result<Vec<SocketAddr>, DialError> {
-    /// A name with more is cut short.
-    const MOST: usize = 4096;
-    let unresolved = |source| DialError::Resolve {
+async fn connect(host: &str, addresses: &[SocketAddr]) -> Result<TcpStream, DialError> {
+    let mut last = DialError::Resolve {
         host: host.to_owned(),
-        source,
+        source: io::ErrorKind::NotFound.into(),
     };
-    #[allow(
-        clippy::disallowed_methods,
-        reason = "this is where names are resolved"
-    )]
-    let asked = tokio::net::lookup_host((host, port));
-    let found = match timeout(limit, asked).await {
-        Ok(found) => found.map_err(unresolved)?,
-        Err(_) => return Err(unresolved(io::ErrorKind::TimedOut.into())),
-    };
-    let found: Vec<SocketAddr> = found.take(MOST).collect();
-    if found.is_empty() {
-        return Err(unresolved(io::ErrorKind::NotFound.into()));
-    }
-    Ok(found)
-}
-
-async fn connect(host: &str, port: u16) -> Result<TcpStream, DialError> {
-    let unresolved = |source| DialError::Resolve {
-        host: host.to_owned(),
-        source,
-    };
-    let mut last = None;
-    #[allow(
-        clippy::disallowed_methods,
-        reason = "this is where names are resolved"
-    )]
-    let addresses = tokio::net::lookup_host((host, port))
-        .await
-        .map_err(unresolved)?;
-    for addr in addresses {
+    for &addr in addresses {
         match TcpStream::connect(addr).await {
             Ok(stream) => {
                 super::prepare(&stream);
                 return Ok(stream);
             }
-            Err(source) => last = Some(DialError::Connect { addr, source }),
+            Err(source) => last = DialError::Connect { addr, source },
         }
     }
-    Err(last.unwrap_or_else(|| unresolved(io::ErrorKind::NotFound.into())))
+    Err(last)
 }

@@ -2,22 +2,26 @@
 //! small files that belong to them.
 //! Used by the data path and by the scraper; each thread has a pool of its own.
 
+mod aside;
 mod causes;
 mod connect;
 mod dial;
 mod file;
 mod limits;
 mod listen;
+mod lookup;
 mod pool;
 mod tls;
 mod trust;
 
+pub use aside::aside;
 pub use causes::caused_by;
 pub use connect::{Connect, Plain};
-pub use dial::{DialError, dial, resolve};
-pub use file::small_file;
+pub use dial::{DialError, dial};
+pub use file::{Seen, small_file};
 pub use limits::raise_descriptor_limit;
 pub use listen::{bind, prepare};
+pub use lookup::resolve;
 pub use pool::{MIN_BUFFER, Pool, PoolError, PoolLimits, PooledBody, Sent};
 pub use tls::{ConnectError, MaybeTls, Stream, TlsError};
 pub use trust::{Trust, Trusts};

@@ -9,7 +9,7 @@
 //! A certificate that stands among them itself is trusted too, even if it is a CA's: that is what
 //! `openssl req -x509` makes for a server of its own.
 
-use super::small_file;
+use super::{Seen, small_file};
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring};
@@ -21,12 +21,10 @@ use rustls::{
 };
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 /// The most bytes of a file of CAs. That of a whole system has about 220 KB.
 const MOST_BYTES: u64 = 2 << 20;
@@ -63,14 +61,6 @@ struct Cas {
     /// Their certificates themselves.
     named: Arc<[CertificateDer<'static>]>,
     config: Arc<ClientConfig>,
-}
-
-/// What tells that a file has changed, or that a link leads to another one.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Seen {
-    inode: u64,
-    modified: Option<SystemTime>,
-    bytes: u64,
 }
 
 // === impl Trusts ===
@@ -165,19 +155,6 @@ impl Trust {
                 false
             }
         }
-    }
-}
-
-// === impl Seen ===
-
-impl Seen {
-    fn of(path: &Path) -> Option<Seen> {
-        let data = fs::metadata(path).ok()?;
-        Some(Seen {
-            inode: data.ino(),
-            modified: data.modified().ok(),
-            bytes: data.len(),
-        })
     }
 }
 
@@ -319,6 +296,7 @@ impl ServerCertVerifier for Verifier {
 mod tests {
     use super::*;
     use rcgen::{CertificateParams, KeyPair};
+    use std::fs;
 
     fn certificate() -> String {
         let key = KeyPair::generate().unwrap();

@@ -65,7 +65,7 @@ fn explain(error: PoolError) -> ProxyError {
     match error {
         PoolError::Dial(error) => {
             let stage = match error {
-                DialError::Timeout { .. } => Stage::ConnectTimeout,
+                DialError::Timeout { .. } | DialError::Unresolved { .. } => Stage::ConnectTimeout,
                 DialError::Resolve { .. } | DialError::Connect { .. } => Stage::Connect,
             };
             let message = format!(

@@ -8,8 +8,9 @@ const BURST: u32 = 20;
 /// A further one after so long.
 const EACH: Duration = Duration::from_secs(30);
 
-/// Lines that may still be written of one source.
+/// Lines that may still be written, of one source or of all those that were found.
 pub(super) struct Allowance {
+    most: u32,
     left: u32,
     counted: Instant,
 }
@@ -26,9 +27,22 @@ pub(super) enum Allowed {
 // === impl Allowance ===
 
 impl Allowance {
+    /// For one source.
     pub(super) fn new(now: Instant) -> Allowance {
+        Allowance::of(BURST, now)
+    }
+
+    /// For all sources that are found, of which there are at most so many: each has an allowance of its
+    /// own too, but may come and go. Two lines of each at once, as at the start or in an outage.
+    pub(super) fn shared(sources: usize, now: Instant) -> Allowance {
+        let sources = u32::try_from(sources).unwrap_or(u32::MAX);
+        Allowance::of(sources.saturating_mul(2).max(BURST), now)
+    }
+
+    fn of(most: u32, now: Instant) -> Allowance {
         Allowance {
-            left: BURST,
+            most,
+            left: most,
             counted: now,
         }
     }
@@ -36,9 +50,9 @@ impl Allowance {
     /// Takes one line.
     pub(super) fn take(&mut self, now: Instant) -> Allowed {
         let since = now.saturating_duration_since(self.counted);
-        let more = u32::try_from(since.as_secs() / EACH.as_secs()).unwrap_or(BURST);
+        let more = u32::try_from(since.as_secs() / EACH.as_secs()).unwrap_or(self.most);
         if more > 0 {
-            self.left = self.left.saturating_add(more).min(BURST);
+            self.left = self.left.saturating_add(more).min(self.most);
             self.counted = now;
         }
         match self.left {

@@ -73,6 +73,9 @@ pub(super) fn explain(name: &str, url: &Target, failed: &Failed, keys: &Keys) ->
         Failed::Dial(DialError::Resolve { host, source }) => {
             format!("{name}: the name {host:?} does not resolve ({source}): check {page}")
         }
+        Failed::Dial(error @ DialError::Unresolved { .. }) => format!(
+            "{name}: {error}: see who resolves names on this machine, or write an address in {page}"
+        ),
         refused if refused.is_refusal() => {
             format!(
                 "{name} refused the connection at {at}: check that the server runs, and on that port"
@@ -204,6 +207,9 @@ pub(super) fn explain(name: &str, url: &Target, failed: &Failed, keys: &Keys) ->
                 "{name} answered at {path} with Content-Encoding {coding}, which kvgauge had not asked for: switch compression of that page off in the server, or in the proxy before it"
             )
         }
+        Failed::Ours => format!(
+            "{name} answered at {path} with a kvgauge's own page, which repeats those of others: name the engine's own page in {page}"
+        ),
         Failed::NotMetrics("JSON") => {
             format!(
                 "{name} answered JSON at {path}, not a Prometheus page: correct {page} (TensorRT-LLM's page is at /prometheus/metrics)"

@@ -72,6 +72,8 @@ pub(super) enum Failed {
     /// The answer has this content coding, and none was asked for.
     Encoded(String),
     NotMetrics(&'static str),
+    /// The page is a kvgauge's own, which repeats those of others.
+    Ours,
     /// The answer is not SGLang's loads, or they can't be used: why.
     NotLoads(String),
     /// SGLang's loads can't be used, and neither can the page at this path of the same server.
@@ -91,7 +93,9 @@ impl Failed {
 
     pub(super) fn reason(&self) -> FailureReason {
         match self {
-            Failed::Dial(DialError::Resolve { .. }) => FailureReason::Resolve,
+            Failed::Dial(DialError::Resolve { .. } | DialError::Unresolved { .. }) => {
+                FailureReason::Resolve
+            }
             Failed::Dial(DialError::Connect { .. }) | Failed::Reset(_) => FailureReason::Connect,
             Failed::Dial(DialError::Timeout { .. })
             | Failed::Tls(TlsError::Timeout(_))
@@ -105,7 +109,7 @@ impl Failed {
             Failed::Moved(_, there) => there.reason(),
             Failed::Neither { page, .. } => page.reason(),
             Failed::TooLarge { .. } => FailureReason::TooLarge,
-            Failed::Encoded(_) | Failed::NotMetrics(_) | Failed::NotLoads(_) => {
+            Failed::Encoded(_) | Failed::NotMetrics(_) | Failed::Ours | Failed::NotLoads(_) => {
                 FailureReason::Content
             }
         }

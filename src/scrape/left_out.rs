@@ -113,10 +113,18 @@ pub(super) struct Told(Vec<(&'static str, Instant)>);
 // === impl Told ===
 
 impl Told {
-    /// Tells what has not been told yet. `name` and `url` are the source's, `now` the time of the read.
-    pub(super) fn tell(&mut self, name: &str, url: &str, left_out: &[LeftOut], now: Instant) {
+    /// Tells what has not been told yet, where it `may`. `name` and `url` are the source's, `now` the
+    /// time of the read.
+    pub(super) fn tell(
+        &mut self,
+        name: &str,
+        url: &str,
+        left_out: &[LeftOut],
+        now: Instant,
+        mut may: impl FnMut() -> bool,
+    ) {
         for found in left_out {
-            if !self.is_news(found.reason, now) {
+            if !self.is_news(found.reason, now) || !may() {
                 continue;
             }
             let words = sentence(name, url, found);

@@ -16,6 +16,7 @@ use crate::engine::{self, Suspect};
 use crate::exposition::{Page, Prepared};
 use crate::kv::{Failure, FailureReason, LeftOut, Problem, Reading, SourceState};
 use crate::net::Trusts;
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -38,10 +39,15 @@ pub(super) struct Poller {
     seen: Seen,
     told: Told,
     allowance: Allowance,
+    /// That of all sources which were found, where this one was.
+    shared: Option<Shared>,
     pace: Pace,
     /// Attempts in a row that have failed and cost somebody something.
     failed: u32,
 }
+
+/// An allowance of several sources together.
+pub(super) type Shared = Rc<RefCell<Allowance>>;
 
 /// What is shown again of a page.
 struct Shown {
@@ -104,6 +110,7 @@ impl Poller {
         source: Source,
         settings: &Arc<Settings>,
         trusts: &Trusts,
+        shared: Option<Shared>,
         started: Instant,
     ) -> Poller {
         Poller {
@@ -123,6 +130,7 @@ impl Poller {
             filter: Filter::new(settings, &source),
             told: Told::default(),
             allowance: Allowance::new(Instant::now()),
+            shared,
             pace: Pace::new(&source.name, started),
             failed: 0,
             source,
@@ -183,7 +191,7 @@ impl Poller {
                     _ => Vec::new(),
                 },
             };
-            let shown = shows.then(|| {
+            let shown = (shows && whose != Whose::Kvgauge).then(|| {
                 let passes = |family: &str| filter.passes(family);
                 let prepared = Prepared::filtered(page, Some(label), &passes);
                 Shown {
@@ -194,7 +202,12 @@ impl Poller {
             });
             Taken { seen, shown }
         };
-        self.reader.read(asked, take).await
+        let read = self.reader.read(asked, take).await?;
+        match &read.page {
+            // It repeats what others say.
+            Some(page) if page.seen.whose == Whose::Kvgauge => Err(Failed::Ours),
+            _ => Ok(read),
+        }
     }
 
     fn good(&mut self, asked: Instant, read: Read<Taken>) {
@@ -228,7 +241,10 @@ impl Poller {
             add(&mut self.state.dropped, found.reason, found.count);
         }
         let (name, url) = (&self.source.name, &self.state.url);
-        self.told.tell(name, url, &shown.left_out, Instant::now());
+        let shared = self.shared.as_ref();
+        let may = || shared.is_none_or(may_tell_of_those_found);
+        self.told
+            .tell(name, url, &shown.left_out, Instant::now(), may);
         self.state.left_out = shown.left_out;
         self.state.samples = Some(shown.samples as u64);
         self.state.exposed = Some(shown.prepared.sample_count() as u64);
@@ -349,7 +365,7 @@ impl Poller {
                 "{source}: changes so often that what follows is told now and then only; /sources has it all"
             );
         }
-        allowed != Allowed::No
+        allowed != Allowed::No && self.shared.as_ref().is_none_or(may_tell_of_those_found)
     }
 
     fn bad(&mut self, at: Instant, failed: &Failed) {
@@ -381,6 +397,17 @@ impl Poller {
             at,
         });
     }
+}
+
+/// Whether the diagnostics take another line of the sources that were found.
+fn may_tell_of_those_found(shared: &Shared) -> bool {
+    let allowed = shared.borrow_mut().take(Instant::now());
+    if allowed == Allowed::Last {
+        tracing::warn!(
+            "the sources that were found change so often that what follows is told now and then only; /sources has it all"
+        );
+    }
+    allowed != Allowed::No
 }
 
 /// Adds to a count; the reasons are few and fixed.

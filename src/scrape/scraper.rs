@@ -4,7 +4,7 @@
 use super::allowance::{Allowance, Allowed};
 use super::board::{Board, Discovery, Entry, Id};
 use super::discover::{Finder, Found, Looked, plan};
-use super::poller::{Poller, initial};
+use super::poller::{Poller, Shared, initial};
 use crate::config::{Settings, Source};
 use crate::kv::Handle;
 use crate::net::Trusts;
@@ -40,6 +40,8 @@ struct Crew {
     discoveries: RefCell<Vec<Discovery>>,
     /// Lines of the diagnostics on who comes and goes, and on what is wrong with the lists.
     allowance: RefCell<Allowance>,
+    /// Lines on what the sources are like that were found.
+    found: Shared,
     started: Instant,
 }
 
@@ -86,6 +88,7 @@ impl Scraper {
         let finders = Finder::all(&self.settings, &trusts);
         let discoveries: Vec<Discovery> = finders.iter().map(|f| not_looked(f.kind())).collect();
         self.board.found(discoveries.clone());
+        let most = self.settings.discovery.max_sources;
         let crew = Rc::new(Crew {
             settings: self.settings,
             reports: Rc::new(Reports {
@@ -98,6 +101,7 @@ impl Scraper {
             lists: RefCell::new(vec![Vec::new(); finders.len()]),
             discoveries: RefCell::new(discoveries),
             allowance: RefCell::new(Allowance::new(Instant::now())),
+            found: Rc::new(RefCell::new(Allowance::shared(most, Instant::now()))),
             started: Instant::now(),
         });
         crew.become_those(&crew.settings.sources);
@@ -261,7 +265,8 @@ impl Crew {
         self.reports.board.set(entries);
         (self.reports.on_read)();
         for (id, source) in come {
-            if !self.settings.sources.contains(source) {
+            let found = !self.settings.sources.contains(source);
+            if found {
                 self.tell(|| tracing::info!("{}: found at {}", source.name, source.url));
             }
             let poller = Poller::new(
@@ -269,6 +274,7 @@ impl Crew {
                 source.clone(),
                 &self.settings,
                 &self.trusts,
+                found.then(|| Rc::clone(&self.found)),
                 self.started,
             );
             let task = tokio::task::spawn_local(poller.run(Rc::clone(&self.reports)));

@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 /// How to start it.
 pub(crate) struct Setup {
-    upstream: SocketAddr,
+    upstream: String,
     sources: Vec<String>,
     settings: String,
     arguments: Vec<String>,
@@ -28,7 +28,7 @@ impl Setup {
     /// In front of this upstream; sources are read every 100 ms; two workers.
     pub(crate) fn new(upstream: SocketAddr) -> Self {
         Self {
-            upstream,
+            upstream: format!("http://{upstream}"),
             sources: Vec::new(),
             settings: "scrape.interval = \"100ms\"\n".to_owned(),
             arguments: Vec::new(),
@@ -36,6 +36,12 @@ impl Setup {
             workers: 2,
             nobody: None,
         }
+    }
+
+    /// In front of whoever is there instead.
+    pub(crate) fn upstream_at(mut self, url: &str) -> Self {
+        url.clone_into(&mut self.upstream);
+        self
     }
 
     /// A page to read; the role is empty for a router.
@@ -89,9 +95,7 @@ impl Setup {
         let mut command = Command::new(env!("CARGO_BIN_EXE_kvgauge"));
         command.arg("serve").arg("--config").arg(&file);
         command.args(["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]);
-        command
-            .arg("--upstream")
-            .arg(format!("http://{}", self.upstream));
+        command.arg("--upstream").arg(&self.upstream);
         command.arg("--workers").arg(self.workers.to_string());
         for source in &self.sources {
             command.arg("--source").arg(source);

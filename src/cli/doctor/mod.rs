@@ -45,7 +45,7 @@ pub fn run(args: &Doctor) -> ExitCode {
         }
         Err(error) => {
             eprintln!("{}", urls::problems(&error));
-            return ExitCode::from(error.exit_code());
+            return ExitCode::from(urls::exit_code(&error));
         }
     };
     // Single pages need no router, and the default one may be nobody's.

@@ -3,9 +3,11 @@
 
 use super::{Found, Looked, Own, Problem};
 use crate::config::{DnsName, Target};
-use crate::net;
+use crate::net::{self, DialError};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::task::JoinHandle;
 
 /// See the [module](self) description.
 pub(in crate::scrape) struct Dns {
@@ -33,11 +35,21 @@ impl Dns {
         }
     }
 
+    fn ask(&self, known: &Known) -> JoinHandle<Result<Vec<SocketAddr>, DialError>> {
+        let (page, limit) = (known.name.url.clone(), self.limit);
+        tokio::task::spawn_local(async move { net::resolve(&page.host, page.port, limit).await })
+    }
+
     pub(super) async fn look(&mut self) -> Looked {
         let mut problem = None;
-        for known in &mut self.names {
+        // Side by side: a name that nobody resolves must not keep the others waiting.
+        let asked: Vec<_> = self.names.iter().map(|known| self.ask(known)).collect();
+        for (known, asked) in self.names.iter_mut().zip(asked) {
             let page = &known.name.url;
-            match net::resolve(&page.host, page.port, self.limit).await {
+            let Ok(answer) = asked.await else {
+                continue;
+            };
+            match answer {
                 Ok(addresses) => {
                     let mut found: Vec<Found> = Vec::new();
                     for address in addresses {

@@ -6,31 +6,49 @@
 //! has changed; one that is broken keeps the last good list, if it had one; one that is gone takes its
 //! sources with it.
 
-use super::{Found, Looked, Own, Problem};
+use super::{Found, Looked, Own, Problem, json_error, shown};
 use crate::config::{self, ENGINES, Settings, Target};
 use crate::kv::Role;
+use crate::net::{self, Seen, small_file};
 use serde::Deserialize;
 use std::collections::BTreeMap;
-use std::fs::{self, File, Metadata};
-use std::io::{self, ErrorKind, Read};
+use std::fs;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
 
 /// Bytes of one file.
 const MOST_BYTES: u64 = 4 << 20;
 
-/// Files of all patterns together.
+/// Files of all patterns together that are read: the first by name, whatever order a folder is in.
 const MOST_FILES: usize = 256;
 
+/// Files that one pattern fits, of which those are chosen.
+const MOST_SEEN: usize = 65_536;
+
+/// The files, looked at on a thread of its own: a dead mount blocks whoever looks, for ever.
+pub(in crate::scrape) struct Aside {
+    /// Of which nothing has been looked at yet.
+    new: Files,
+    /// What is known of them, unless a look is on its way.
+    files: Option<Files>,
+    look: Option<oneshot::Receiver<(Files, Looked)>>,
+    limit: Duration,
+}
+
 /// See the [module](self) description.
-pub(in crate::scrape) struct Files {
+#[derive(Clone)]
+struct Files {
     patterns: Vec<Arc<str>>,
     known: BTreeMap<PathBuf, Known>,
     may: May,
 }
 
 /// What labels may say.
+#[derive(Clone)]
 struct May {
     /// The mappings that are set.
     mappings: Vec<Arc<str>>,
@@ -39,7 +57,7 @@ struct May {
 }
 
 /// A file, as it was when it was last read.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Known {
     seen: Option<Seen>,
     list: List,
@@ -49,18 +67,11 @@ struct Known {
 }
 
 /// What a file comes to.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct List {
     found: Vec<Found>,
     /// What was not understood of it, and costs no target.
     odd: Option<String>,
-}
-
-/// What tells that a file has changed; a file put in another's place by `rename` differs in it too.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Seen {
-    modified: Option<SystemTime>,
-    bytes: u64,
 }
 
 #[derive(Deserialize)]
@@ -78,10 +89,73 @@ impl Group {
     }
 }
 
+// === impl Aside ===
+
+impl Aside {
+    pub(super) fn new(settings: &Settings) -> Aside {
+        Aside {
+            new: Files::new(&settings.discovery.file_sd, settings),
+            files: None,
+            look: None,
+            limit: settings.scrape.timeout,
+        }
+    }
+
+    /// Looks, or waits for the look that did not end the last time.
+    pub(super) async fn look(&mut self) -> Looked {
+        let look = match self.look.take() {
+            Some(look) => Ok(look),
+            None => self.begin(),
+        };
+        let mut look = match look {
+            Ok(look) => look,
+            Err(error) => {
+                return Aside::nothing(&format!(
+                    "has no thread to look at its files with ({error}): see this machine's limit on threads"
+                ));
+            }
+        };
+        match timeout(self.limit, &mut look).await {
+            Ok(Ok((files, looked))) => {
+                self.files = Some(files);
+                looked
+            }
+            Ok(Err(_)) => {
+                Aside::nothing("broke off looking at its files: this is a bug in kvgauge")
+            }
+            Err(_) => {
+                self.look = Some(look);
+                let limit = self.limit;
+                Aside::nothing(&format!(
+                    "has files that could not be looked at within {limit:?}: see that the file system they are on answers"
+                ))
+            }
+        }
+    }
+
+    fn begin(&mut self) -> io::Result<oneshot::Receiver<(Files, Looked)>> {
+        let mut files = self.files.take().unwrap_or_else(|| self.new.clone());
+        net::aside("file-sd", move || {
+            let looked = files.look();
+            (files, looked)
+        })
+    }
+
+    fn nothing(why: &str) -> Looked {
+        Looked {
+            found: None,
+            unhealthy: Vec::new(),
+            problem: Some(
+                Problem::new(format!("discovery.file_sd {why}")).while_holds("the last list"),
+            ),
+        }
+    }
+}
+
 // === impl Files ===
 
 impl Files {
-    pub(super) fn new(patterns: &[Arc<str>], settings: &Settings) -> Files {
+    fn new(patterns: &[Arc<str>], settings: &Settings) -> Files {
         Files {
             patterns: patterns.to_vec(),
             known: BTreeMap::new(),
@@ -92,7 +166,7 @@ impl Files {
         }
     }
 
-    pub(super) fn look(&mut self) -> Looked {
+    fn look(&mut self) -> Looked {
         let mut problem = None;
         let mut paths = Vec::new();
         for pattern in &self.patterns {
@@ -143,15 +217,15 @@ impl Files {
 impl Known {
     /// Reads the file if it has changed.
     fn renew(&mut self, path: &Path, may: &May) {
-        let seen = fs::metadata(path).ok().map(|data| Seen::of(&data));
+        let seen = Seen::of(path);
         if seen.is_some() && seen == self.seen {
             return;
         }
-        let text = match text(path) {
+        let text = match small_file(path, MOST_BYTES) {
             Ok(text) => text,
-            Err(error) => {
+            Err(why) => {
                 self.seen = None;
-                self.problem = Some(format!("can't be read ({error})"));
+                self.problem = Some(why);
                 return;
             }
         };
@@ -179,17 +253,6 @@ impl Known {
             }
             (None, Some(what)) => Some(Problem::new(format!("{at} {what}"))),
             (None, None) => None,
-        }
-    }
-}
-
-// === impl Seen ===
-
-impl Seen {
-    fn of(data: &Metadata) -> Seen {
-        Seen {
-            modified: data.modified().ok(),
-            bytes: data.len(),
         }
     }
 }
@@ -243,7 +306,7 @@ fn fitting(pattern: &str) -> io::Result<Vec<PathBuf>> {
         if fits_path(pattern, &path) && path.is_file() {
             found.push(path);
         }
-        if found.len() > MOST_FILES {
+        if found.len() >= MOST_SEEN {
             break;
         }
     }
@@ -290,21 +353,10 @@ fn fits(pattern: &str, name: &str) -> bool {
     rest.ends_with(last)
 }
 
-fn text(path: &Path) -> io::Result<Vec<u8>> {
-    let mut text = Vec::new();
-    File::open(path)?
-        .take(MOST_BYTES + 1)
-        .read_to_end(&mut text)?;
-    if text.len() as u64 > MOST_BYTES {
-        return Err(io::Error::other("more than 4 MiB"));
-    }
-    Ok(text)
-}
-
 /// The pages of a file's targets; the error says what is wrong with the file.
 fn read(text: &[u8], may: &May) -> Result<List, String> {
     let groups: Vec<Group> = serde_json::from_slice(text)
-        .map_err(|error| format!("is no list of targets in JSON ({error})"))?;
+        .map_err(|error| format!("is no list of targets in JSON ({})", json_error(&error)))?;
     let mut found = Vec::new();
     let mut odd = None;
     for group in &groups {
@@ -344,11 +396,6 @@ fn read(text: &[u8], may: &May) -> Result<List, String> {
         }
     }
     Ok(List { found, odd })
-}
-
-/// As much of a file's text as a message may hold.
-fn shown(text: &str) -> String {
-    text.escape_debug().take(200).collect()
 }
 
 #[cfg(test)]
@@ -504,6 +551,64 @@ mod tests {
         assert_eq!(looked.found.unwrap().len(), 1);
         fs::remove_file(&below).unwrap();
         assert_eq!(found.look().found, Some(Vec::new()));
+    }
+
+    #[test]
+    fn of_too_many_files_the_first_by_name_are_read_and_all_are_counted() {
+        let folder = tempfile::tempdir().unwrap();
+        // Not in the order of their names, as a folder is not either.
+        for n in (0..400).map(|n| n * 7 % 400) {
+            let name = format!("{n:03}.json");
+            let text = format!(r#"[{{"targets":["h{n:03}:1"]}}]"#);
+            fs::write(folder.path().join(name), text).unwrap();
+        }
+        let looked = files(&format!("{}/*.json", folder.path().display())).look();
+        let problem = looked.problem.unwrap().to_string();
+        assert!(
+            problem.contains("fits 400 files, of which the first 256"),
+            "{problem}"
+        );
+        let found = looked.found.unwrap();
+        assert_eq!(found.len(), MOST_FILES);
+        assert!(found.iter().any(|f| &*f.url.host == "h255"));
+        assert!(found.iter().all(|f| &*f.url.host <= "h255"));
+    }
+
+    #[test]
+    fn what_is_repeated_holds_no_password() {
+        for text in [
+            r#"[{"targets":["u:s3cret@h:1"]}]"#,
+            r#"[{"targets":["http://u:s3cret@h:1/m"]}]"#,
+            r#"[{"targets":"u:s3cret@h:1"}]"#,
+        ] {
+            let error = read(text.as_bytes()).unwrap_err();
+            assert!(!error.contains("s3cret"), "{error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_look_that_hangs_keeps_the_list_and_is_waited_for_again() {
+        let mut settings = Settings::defaults();
+        settings.scrape.timeout = Duration::from_millis(10);
+        let mut aside = Aside::new(&settings);
+        let (ends, look) = oneshot::channel();
+        aside.look = Some(look);
+        for _ in 0..2 {
+            let looked = aside.look().await;
+            assert_eq!(looked.found, None);
+            let problem = looked.problem.unwrap().to_string();
+            assert!(
+                problem.contains("could not be looked at within 10ms"),
+                "{problem}"
+            );
+        }
+        let seen = Looked {
+            found: Some(Vec::new()),
+            unhealthy: Vec::new(),
+            problem: None,
+        };
+        let _ = ends.send((files("a.json"), seen));
+        assert_eq!(aside.look().await.found, Some(Vec::new()));
     }
 
     #[test]

@@ -9,11 +9,11 @@ mod workers;
 pub(crate) use once::{Way, search};
 pub(super) use plan::plan;
 
-use crate::config::{Settings, SourceKind, Target};
+use crate::config::{self, Settings, SourceKind, Target};
 use crate::kv::Role;
 use crate::net::Trusts;
 use dns::Dns;
-use file_sd::Files;
+use file_sd::Aside;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,8 +63,27 @@ pub(super) struct Problem {
 /// One way to find sources.
 pub(super) enum Finder {
     Workers(Box<Workers>),
-    Files(Files),
+    Files(Aside),
     Dns(Dns),
+}
+
+/// As much of a list's text as a message may hold, and no password.
+fn shown(text: &str) -> String {
+    /// A URL that is longer is cut.
+    const MOST: usize = 200;
+    let text = config::without_credentials(text);
+    text.escape_debug().take(MOST).collect()
+}
+
+/// What is wrong with a text in JSON. serde repeats what it has read, which may be a URL.
+fn json_error(error: &serde_json::Error) -> String {
+    let says = error.to_string();
+    if says.contains('@') {
+        let (line, column) = (error.line(), error.column());
+        format!("it has another form at line {line} column {column}")
+    } else {
+        says.escape_debug().collect()
+    }
 }
 
 // === impl Problem ===
@@ -109,7 +128,7 @@ impl Finder {
             all.push(Finder::Workers(Box::new(workers)));
         }
         if !discovery.file_sd.is_empty() {
-            all.push(Finder::Files(Files::new(&discovery.file_sd, settings)));
+            all.push(Finder::Files(Aside::new(settings)));
         }
         if !discovery.dns.is_empty() {
             let limit = settings.scrape.timeout;
@@ -148,7 +167,7 @@ impl Finder {
     pub(super) async fn look(&mut self) -> Looked {
         match self {
             Finder::Workers(workers) => workers.look().await,
-            Finder::Files(files) => files.look(),
+            Finder::Files(files) => files.look().await,
             Finder::Dns(dns) => dns.look().await,
         }
     }

@@ -2,6 +2,7 @@
 
 use super::Found;
 use crate::config::{Settings, Source, SourceKind};
+use crate::kv::Role;
 use crate::scrape::pace::hash;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -51,12 +52,16 @@ pub(in crate::scrape) fn plan(settings: &Settings, lists: &[Vec<Found>]) -> Plan
     found.sort_by(|(a, ..), (b, ..)| a.cmp(b));
     let mut beyond = vec![0; lists.len()];
     let mut taken = 0;
-    for (name, list, page) in found {
-        // The same name for two pages is rare (paths that differ in odd characters): the first has it.
-        if taken == settings.discovery.max_sources || !names.insert(Arc::clone(&name)) {
+    for (mut name, list, page) in found {
+        if taken == settings.discovery.max_sources {
             beyond[list] += 1;
             continue;
         }
+        if names.contains(&name) {
+            // Rare: of a source that is set, or `decode-h:1` as a role's and as a host's.
+            name = Arc::from(marked(&name, page));
+        }
+        names.insert(Arc::clone(&name));
         taken += 1;
         sources.push(source(name, page, settings));
     }
@@ -81,7 +86,8 @@ fn source(name: Arc<str>, found: &Found, settings: &Settings) -> Source {
 }
 
 /// `decode-host:port`: role, host and port, and the path where it is not the usual one, in the
-/// characters that names of sources have.
+/// characters that names of sources have. Where other pages might come to the same name it is
+/// [`marked`].
 fn name(found: &Found) -> String {
     let role = found
         .role
@@ -90,27 +96,41 @@ fn name(found: &Found) -> String {
     let url = &found.url;
     let (path, query) = url.path.split_once('?').unwrap_or((&url.path, ""));
     let path = if path == USUAL_PATH { "" } else { path };
-    // A query may hold a secret, but tells pages apart too.
-    let query = if query.is_empty() {
-        String::new()
-    } else {
-        format!("_{:08x}", hash(query))
-    };
-    format!("{role}{}:{}{path}{query}", url.host, url.port)
+    // A query may hold a secret, so only the mark tells pages apart that differ in theirs.
+    let whole = format!("{role}{}:{}", url.host, url.port);
+    // A slash becomes an underscore, so that one in the path is no longer told from it.
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | ':' | '-');
+    let tells =
+        query.is_empty() && whole.len() + path.len() <= MOST_NAME && path.chars().all(plain);
+    let name: String = format!("{whole}{path}")
         .chars()
         .map(|c| match c {
             'a'..='z' | 'A'..='Z' | '0'..='9' | '_' | '.' | ':' | '-' => c,
             _ => '_',
         })
         .take(MOST_NAME)
-        .collect()
+        .collect();
+    if tells { name } else { marked(&name, found) }
+}
+
+/// The name with a mark of what it is the name of, the same at every look and after a restart.
+fn marked(name: &str, found: &Found) -> String {
+    /// A dash and eight digits.
+    const MARK: usize = 9;
+    let role = found.role.map_or("", Role::as_str);
+    let mark = hash(&format!(
+        "{role} {} {}",
+        found.url.authority(),
+        found.url.path
+    ));
+    let name: String = name.chars().take(MOST_NAME - MARK).collect();
+    format!("{name}-{mark:08x}")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::config::Target;
-    use crate::kv::Role;
     use crate::scrape::discover::Own;
 
     fn found(url: &str, role: Option<Role>) -> Found {
@@ -148,11 +168,57 @@ mod tests {
             (
                 "http://h:1/prometheus/metrics?a=1",
                 None,
-                "h:1_prometheus_metrics_8d4c29ef",
+                "h:1_prometheus_metrics-490993ad",
             ),
         ] {
             assert_eq!(name(&found(url, role)), wanted);
         }
+    }
+
+    #[test]
+    fn pages_that_differ_in_what_a_name_can_not_hold_are_all_taken_under_the_same_names_each_time()
+    {
+        let long = "a".repeat(200);
+        let mut list: Vec<Found> = [
+            "http://h:1/m?x=1",
+            "http://h:1/m/x=1",
+            "http://h:1/m_x_1",
+            "http://h:1/m/x",
+            &format!("http://h:1/{long}1"),
+            &format!("http://h:1/{long}2"),
+        ]
+        .map(|url| found(url, None))
+        .into();
+        let whole = plan(&settings(), std::slice::from_ref(&list));
+        let all = names(&whole);
+        assert_eq!(all.len(), list.len());
+        assert_eq!(whole.beyond, [0]);
+        assert!(all.contains(&"h:1_m_x"), "{all:?}");
+        assert!(all.iter().all(|name| name.len() <= MOST_NAME), "{all:?}");
+        assert_eq!(all.iter().collect::<HashSet<_>>().len(), list.len());
+        // Whoever leaves takes only its own name along.
+        let gone = name(&list.remove(0));
+        let left = plan(&settings(), &[list]);
+        let rest: Vec<_> = all.into_iter().filter(|name| *name != gone).collect();
+        assert_eq!(names(&left), rest);
+    }
+
+    #[test]
+    fn a_name_that_is_set_is_left_to_whom_it_was_given() {
+        let mut settings = settings();
+        let url = Target::page("http://other:1").unwrap();
+        settings
+            .sources
+            .push(Source::new("decode-h:1".into(), url, None));
+        let list = vec![
+            found("http://h:1", Some(Role::Decode)),
+            found("http://decode-h:1", None),
+        ];
+        let plan = plan(&settings, &[list]);
+        let all = names(&plan);
+        assert_eq!(all.iter().collect::<HashSet<_>>().len(), 3, "{all:?}");
+        assert!(all[1].starts_with("decode-h:1-"), "{all:?}");
+        assert_eq!(plan.beyond, [0]);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! `worker_type` (`regular`, `prefill`, `decode`) and more. A worker that the router takes for unhealthy
 //! stays a source: its own page says how it is.
 
-use super::{Found, Looked, Own, Problem};
+use super::{Found, Looked, Own, Problem, json_error, shown};
 use crate::config::{Scrape, Target};
 use crate::kv::Role;
 use crate::net::Trust;
@@ -116,7 +116,8 @@ fn read(text: &[u8]) -> Looked {
                 unhealthy: Vec::new(),
                 problem: Some(
                     Problem::new(format!(
-                        "{NAME} answered at /workers with no list of workers ({error}): name sglang-router's API port"
+                        "{NAME} answered at /workers with no list of workers ({}): name sglang-router's API port",
+                        json_error(&error)
                     ))
                     .while_holds(LIST),
                 ),
@@ -151,7 +152,7 @@ fn read(text: &[u8]) -> Looked {
             }
             Err(why) => {
                 problem.get_or_insert_with(|| {
-                    let url: String = url.escape_debug().take(200).collect();
+                    let url = shown(url);
                     Problem::new(format!(
                         "{NAME} lists the worker \"{url}\", which {why}, so it is left out: name its metrics page in a [[source]] of its own, where it has one"
                     ))
