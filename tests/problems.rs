@@ -87,6 +87,15 @@ fn sources_say_the_next_step_as_doctor_does() {
             "set the source's role: decode, prefill or unified",
         ),
         (
+            (0..1100)
+                .map(|rank| format!("sglang:token_usage{{dp_rank=\"{rank}\"}} 0.5\n"))
+                .collect(),
+            "decode",
+            "",
+            "it has 76 pools more than the 1024 that are read of a page",
+            "name the pages of its engines, each in a source of its own",
+        ),
+        (
             "up 1\n".to_owned(),
             "decode",
             "",

@@ -59,10 +59,7 @@ impl<'a> Group<'a> {
             Ok(reading) => reading,
             Err(why) => return self.missing.push(why),
         };
-        let odd = reading.odd.iter();
-        let beyond = odd.filter(|(reason, _)| *reason == TOO_MANY_POOLS);
-        let beyond: u64 = beyond.map(|(_, pools)| pools).sum();
-        self.beyond += usize::try_from(beyond).unwrap_or(usize::MAX);
+        self.beyond += pools_not_read(reading);
         let apart = source.roles.len() > 1 || reading.roles().len() > 1;
         let mut none = true;
         for pool in &reading.pools {
@@ -110,6 +107,15 @@ impl<'a> Group<'a> {
             self.models.insert(None, others);
         }
     }
+}
+
+/// Pools of a page that are not in its reading, as it has more than are read (1,024).
+#[must_use]
+pub fn pools_not_read(reading: &Reading) -> usize {
+    let odd = reading.odd.iter();
+    let beyond = odd.filter(|(reason, _)| *reason == TOO_MANY_POOLS);
+    let beyond: u64 = beyond.map(|(_, pools)| pools).sum();
+    usize::try_from(beyond).unwrap_or(usize::MAX)
 }
 
 /// What each role says, in the order of [`Role`] and of the models' names.

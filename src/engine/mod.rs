@@ -34,7 +34,7 @@ mod vllm;
 
 pub use crate::config::{BlockSize, MappedGauge, MappedUnit, Mapping, MappingError, MappingSpec};
 pub use crate::kv::RoleState;
-pub use aggregate::{SourceReading, aggregate};
+pub use aggregate::{SourceReading, aggregate, pools_not_read};
 pub use freshness::{current, observe};
 pub use headline::headline;
 pub use lacking::{Lacking, lacking};

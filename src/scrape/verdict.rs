@@ -120,6 +120,14 @@ impl Verdict {
                 "set the source's role: decode, prefill or unified",
             );
         }
+        let beyond = engine::pools_not_read(reading);
+        if beyond > 0 {
+            let read = reading.pools.len();
+            self.wrong(
+                format!("it has {beyond} pools more than the {read} that are read of a page"),
+                "name the pages of its engines, each in a source of its own",
+            );
+        }
         self.usage(case);
     }
 
