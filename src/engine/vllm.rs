@@ -178,7 +178,8 @@ fn then(page: &Page<'_>, draft: &mut Draft) {
             found = true;
             fill_in(info, engines, pool, &mut draft.notes);
         }
-        if !found && !(unnamed && pools > 0) && draft.pools.len() < MAX_POOLS {
+        let taken = found || (unnamed && pools > 0);
+        if !taken && draft.pools.len() < MAX_POOLS {
             // An engine so fresh that it has none of the gauges.
             let mut pool = Pool::unknown(Unknown::Absent);
             fill_in(info, engines, &mut pool, &mut draft.notes);
