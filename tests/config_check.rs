@@ -131,3 +131,18 @@ fn sources_that_are_found_are_announced() {
         assert!(text.lines().any(|l| l == line), "{line}: {text}");
     }
 }
+
+/// A query may hold a token, wherever a URL stands.
+#[test]
+fn the_query_of_a_url_is_not_repeated() {
+    for text in [
+        "discovery.dns = [\"decode=http://h:1/m?token=SEKRIT\"]\n",
+        "[[source]]\nname = \"decode\"\nurl = \"http://h:1/m?token=SEKRIT\"\n",
+        "[[source]]\nname = \"decode\"\nurl = \"h:1/m?token=SEKRIT\"\n",
+        "discovery.dns = [\"decode=h:1/m?token=SEKRIT\"]\n",
+    ] {
+        let said = check(text).unwrap_or_else(|problem| problem);
+        assert!(said.contains("h:1/m?…"), "{said}");
+        assert!(!said.contains("SEKRIT"), "{said}");
+    }
+}

@@ -368,6 +368,14 @@ fn b16_an_unnamed_pool_joins_the_only_model_only_where_its_engine_serves_it() {
         says(&[&llama, &unnamed_vllm, &vllm]),
         [(None, Some(300), 1), (named.clone(), Some(200), 2)]
     );
+    // Two that name nothing, of two engines, are not added up either.
+    let tgi = of("tgi", vec![pool(Ok(0.2), Some(900))]);
+    let state = one(&[
+        known(Role::Unified, &llama, 0),
+        known(Role::Unified, &tgi, 0),
+    ]);
+    assert_eq!((state.usage, state.max), (Ok(0.6), Some(0.6)));
+    assert_eq!((state.used, state.capacity), (None, None));
     // The same of mappings, which go by their names.
     let (mine, others) = (
         of("mine", vec![of_model("m-a", pool(Ok(0.2), Some(100)))]),

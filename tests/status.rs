@@ -176,6 +176,26 @@ fn a_running_kvgauge_says_the_same() {
     assert_eq!(said["sources"][0]["engine"], "sglang");
 }
 
+/// What is wrong with a page is said of it by itself too.
+#[test]
+fn what_is_wrong_with_a_page_is_said_beside_its_role() {
+    let page = Page::real("sglang-0.5.23-prefill-tp4-busy");
+    for (options, words) in [
+        (
+            "",
+            "it is set as decode, but its page says that it is a prefill server",
+        ),
+        (
+            ",engine=vllm",
+            "it is read as vllm, as it is set, but its page is sglang's",
+        ),
+    ] {
+        let (text, _) = status(&[&format!("decode={}{options}", page.url())]);
+        assert!(text.contains(words), "{text}");
+        assert!(!text.contains("--disable-log-stats"), "{text}");
+    }
+}
+
 /// The page of a kvgauge repeats several engines as if they were one.
 #[test]
 fn a_kvgauge_of_which_only_the_page_can_be_had_is_unknown() {

@@ -137,7 +137,8 @@ fn differences(text: &mut String, settings: &Settings) -> std::fmt::Result {
     }
     writeln!(text, "\nDifferent from the default too:")?;
     for d in differences {
-        let (value, default) = (said(&d.value), said(&d.default));
+        let value = config::without_queries(&d.value);
+        let (value, default) = (said(&value), said(&d.default));
         writeln!(text, "  {} = {value} (default {default})", d.key)?;
     }
     Ok(())

@@ -65,14 +65,25 @@ pub fn without_credentials(text: &str) -> Cow<'_, str> {
     Cow::Owned(format!("{}…@{host}", &front[..start]))
 }
 
+/// A value as it is written in settings, without the queries of the URLs in it.
+#[must_use]
+pub fn without_queries(value: &str) -> String {
+    let one = |entry: &str| match entry.split_once('?') {
+        Some((url, _)) if url.contains("://") => format!("{url}?…"),
+        _ => entry.to_owned(),
+    };
+    value.split(", ").map(one).collect::<Vec<_>>().join(", ")
+}
+
 /// A foreign text for a message: in backquotes, cut, control characters escaped, and without the
 /// user and password that a URL may hold.
 pub(super) fn quote(text: &str) -> String {
     let mut shown = without_credentials(text).into_owned();
     // Nor is a query, which may hold a token.
-    let host = shown.find("://").unwrap_or(shown.len());
-    if let Some(query) = shown[host..].find('?') {
-        shown.truncate(host + query);
+    if let Some(query) = shown.find('?')
+        && shown[..query].contains(['/', ':'])
+    {
+        shown.truncate(query);
         shown.push_str("?…");
     }
     let cut = shown.chars().nth(SHOWN).is_some();

@@ -24,7 +24,7 @@ mod validate;
 mod value;
 
 pub use env::environment;
-pub use error::{ConfigError, Origin, Problem, Warning, without_credentials};
+pub use error::{ConfigError, Origin, Problem, Warning, without_credentials, without_queries};
 pub use keys::{environment_name, keys};
 pub use mapping::{BlockSize, MappedGauge, MappedUnit, Mapping, MappingError, MappingSpec};
 pub use names::ENGINES;

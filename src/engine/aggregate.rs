@@ -169,7 +169,10 @@ fn state(
 
     // What the values are of: the pools whose usage is known, or, for a capacity, whatever there is.
     let counted = if known.is_empty() { &all } else { &known };
-    let weights = weights(counted);
+    // Without a name nothing says that different engines serve the same model.
+    let engines: BTreeSet<_> = members.iter().map(|member| member.engine).collect();
+    let one_model = model.is_some() || engines.len() < 2;
+    let weights = weights(counted).filter(|_| one_model);
     let fullest = counted.iter().copied().reduce(|best, next| {
         if next.usage.unwrap_or(0.0) > best.usage.unwrap_or(0.0) {
             next
@@ -178,7 +181,7 @@ fn state(
         }
     });
     let one_kind = |pool: &&Pool| Some(pool.kind) == fullest.map(|f| f.kind);
-    let summable = counted.iter().all(one_kind);
+    let summable = one_model && counted.iter().all(one_kind);
 
     RoleState {
         role,

@@ -190,9 +190,10 @@ impl Crew {
         }
         let kind = discovery.kind;
         let problem = looked.problem.as_ref();
+        let whole = problem.is_none_or(|problem| !problem.costs);
         let problem: Option<Arc<str>> = problem.map(|problem| problem.to_string().into());
-        discovery.up = Some(problem.is_none());
-        if problem.is_some() {
+        discovery.up = Some(whole);
+        if !whole {
             discovery.failures += 1;
         }
         if problem != discovery.problem {

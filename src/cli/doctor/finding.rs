@@ -105,6 +105,9 @@ pub(super) fn of_way(way: &Way, most: usize) -> Finding {
             "see whether it answers /health, and the router's own log",
         );
     }
+    if let Some(words) = &way.remark {
+        finding.say(words);
+    }
     if let Some(words) = &way.problem {
         finding.failed(words);
     }

@@ -5,7 +5,7 @@ use crate::cli::role_line::RoleSays;
 use crate::config::{Scrape, Settings, Source, Target};
 use crate::engine::{self, SourceReading};
 use crate::kv::{FailureReason, Reading, Roles, Unknown};
-use crate::scrape::{Access, Look, Missed, Whose, get, look_at_source};
+use crate::scrape::{Access, Case, Look, Missed, Stands, Verdict, Whose, get, look_at_source};
 use serde::Deserialize;
 use std::sync::Arc;
 
@@ -193,14 +193,24 @@ impl From<SourceState> for SourceSays {
 }
 
 /// What is wrong with a good page. `router`: whether nothing is expected of it.
-fn page_message(reading: &Reading, router: bool) -> Option<String> {
-    if reading.engine.is_none() {
+fn page_message(source: &Source, look: &Look, router: bool) -> Option<String> {
+    if look.whose == Whose::Other {
         let stranger = "no engine known here has KV gauges on this page; see kvgauge doctor";
         return (!router).then(|| stranger.to_owned());
     }
-    let lacking = engine::lacking(reading);
-    let usage = lacking.iter().find(|lacking| lacking.value == "usage")?;
-    Some(no_usage(usage.why, usage.next))
+    let verdict = Verdict::of(&Case {
+        source,
+        whose: look.whose,
+        reading: &look.reading,
+        other_engine: look.other_engine,
+        suspects: &[],
+        roles: Roles::default(),
+        engines: true,
+        stands: Stands::Nowhere,
+        mapping: "",
+    });
+    let problem = &verdict.troubles.last()?.problem;
+    Some(no_usage(&problem.cause, &problem.next))
 }
 
 fn no_usage(why: &str, next: &str) -> String {
@@ -244,7 +254,7 @@ pub(super) async fn all(asked: Vec<Asked>, settings: &Arc<Settings>) -> Said {
                     engine: look.reading.engine.as_deref().map(str::to_owned),
                     state: "up".to_owned(),
                     unknown: (!known && !none).then(|| why.as_str().to_owned()),
-                    message: page_message(&look.reading, none),
+                    message: page_message(&asked.source, &look, none),
                     ..asked.says()
                 });
                 said.unanswered |= roles.is_empty() && !none;

@@ -251,7 +251,7 @@ impl Known {
                     false => problem,
                 })
             }
-            (None, Some(what)) => Some(Problem::new(format!("{at} {what}"))),
+            (None, Some(what)) => Some(Problem::new(format!("{at} {what}")).that_costs_nothing()),
             (None, None) => None,
         }
     }

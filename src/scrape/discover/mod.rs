@@ -58,6 +58,8 @@ pub(super) struct Problem {
     pub(super) words: String,
     /// What of the look before holds on, where something does.
     pub(super) holds: Option<&'static str>,
+    /// Whether a page is not seen for it.
+    pub(super) costs: bool,
 }
 
 /// One way to find sources.
@@ -93,6 +95,15 @@ impl Problem {
         Problem {
             words: words.into(),
             holds: None,
+            costs: true,
+        }
+    }
+
+    /// All pages are there in spite of it.
+    fn that_costs_nothing(self) -> Problem {
+        Problem {
+            costs: false,
+            ..self
         }
     }
 

@@ -20,6 +20,8 @@ pub(crate) struct Way {
     pub(crate) beyond: usize,
     /// The cause, and behind the last colon the cure, where something was wrong.
     pub(crate) problem: Option<String>,
+    /// The same of what costs no page.
+    pub(crate) remark: Option<String>,
 }
 
 /// Every source that would be read: those of the settings, and those found; and how each way went.
@@ -28,13 +30,19 @@ pub(crate) async fn search(settings: &Settings) -> (Vec<Source>, Vec<Way>) {
     let mut lists = Vec::new();
     for mut finder in Finder::all(settings, &Trusts::default()) {
         let looked = finder.look().await;
+        let (problem, remark) = match looked.problem {
+            Some(problem) if problem.costs => (Some(problem.words), None),
+            Some(problem) => (None, Some(problem.words)),
+            None => (None, None),
+        };
         ways.push(Way {
             kind: finder.kind(),
             at: finder.at(settings),
             found: looked.found.as_ref().map(Vec::len),
             unhealthy: looked.unhealthy,
             beyond: 0,
-            problem: looked.problem.map(|problem| problem.words),
+            problem,
+            remark,
         });
         lists.push(looked.found.unwrap_or_default());
     }
