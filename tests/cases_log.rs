@@ -190,6 +190,20 @@ fn b47_1000_requests_of_all_kinds_are_1000_lines_without_a_secret() {
             .map(|at| &output[at.saturating_sub(200)..at + 20]);
         assert_eq!(secret, None);
     }
+    // What has reached the router has come once, with the one id that its client gave.
+    let mut reached: Vec<_> = upstream
+        .requests()
+        .iter()
+        .map(|request| request.head.get("x-request-id").unwrap())
+        .collect();
+    reached.sort();
+    let mut sent: Vec<_> = (0..1000)
+        .map(|n| (KINDS[n % KINDS.len()].0, n))
+        .filter(|(kind, _)| !["connect", "no-host", "garbage"].contains(kind))
+        .map(|(kind, n)| format!("{kind}-{n}"))
+        .collect();
+    sent.sort();
+    assert_eq!(reached, sent);
     let stream = lines
         .iter()
         .find(|line| line["url.path"] == "/stream")

@@ -10,7 +10,7 @@
 
 mod support;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use support::client::post;
 use support::upstream::{OK, STREAM};
 use support::{Client, End, Kvgauge, Next, Setup, Upstream, fetch, get};
@@ -271,34 +271,6 @@ fn interim_answers_do_not_stand_for_the_final_one() {
 // --- Requests ------------------------------------------------------------------------------------
 
 #[test]
-fn a_request_with_length_and_chunks_hides_no_second_one() {
-    let upstream = Upstream::ok();
-    let kvgauge = start(&upstream);
-    let mut client = Client::connect(kvgauge.listen);
-    client.send(support::data::case("b42.http"));
-    let answer = client.response("POST");
-    match answer.status() {
-        400 => assert_eq!(upstream.requests().len(), 0),
-        200 => {
-            let request = upstream.request(1);
-            assert!(
-                !request.head.has("content-length"),
-                "{}",
-                request.head.text()
-            );
-            assert_eq!(request.head.get("transfer-encoding").unwrap(), "chunked");
-        }
-        other => panic!("status {other}"),
-    }
-    assert!(client.is_closed(), "the connection must not be used again");
-    let hidden = upstream
-        .requests()
-        .iter()
-        .any(|r| r.head.target().contains("hidden"));
-    assert!(!hidden, "the hidden request reached the upstream");
-}
-
-#[test]
 fn a_length_that_is_no_length_is_refused() {
     for fields in [
         "Content-Length: 2\r\nContent-Length: 3\r\n",
@@ -449,27 +421,6 @@ fn an_early_answer_to_a_long_upload_arrives() {
     client.send("POST / HTTP/1.1\r\nHost: k\r\nContent-Length: 100000000\r\n\r\n0123456789");
     let answer = client.response("POST");
     assert_eq!((answer.status(), answer.text().as_str()), (413, "too long"));
-}
-
-#[test]
-fn a_client_that_asks_for_leave_gets_it_before_it_sends() {
-    let upstream = Upstream::ok();
-    let kvgauge = start(&upstream);
-    let mut client = Client::connect(kvgauge.listen);
-    let asked = Instant::now();
-    client.send(support::data::case("b33.http"));
-    let interim = client.head();
-    assert_eq!(interim.start, "HTTP/1.1 100 Continue");
-    assert!(asked.elapsed() < Duration::from_secs(1));
-    let head = support::Head::parse(&support::data::case("b33.http"));
-    let length: usize = head.get("content-length").unwrap().parse().unwrap();
-    let body: Vec<u8> = (0..length).map(|n| b"abcdefghij"[n % 10]).collect();
-    client.send(&body);
-    assert_eq!(client.response("POST").status(), 200);
-    let request = upstream.request(1);
-    assert!(request.body == body, "the body differs");
-    assert!(!request.head.has("expect"), "{}", request.head.text());
-    assert!(asked.elapsed() < Duration::from_secs(5));
 }
 
 #[test]
