@@ -9,9 +9,10 @@
 
 mod support;
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use support::client::post;
-use support::{Client, End, Next, Setup, Upstream, fetch};
+use support::{Client, End, Next, Setup, Signal, Upstream, fetch};
 
 /// An upstream that takes a request and never answers.
 fn silent() -> Upstream {
@@ -33,6 +34,101 @@ fn an_endless_member_name_costs_no_more_than_its_length() {
     // A scan that begins anew at every byte takes minutes here, an honest one a tenth of a second.
     let took = begun.elapsed();
     assert!(took < Duration::from_secs(5), "{took:?}");
+}
+
+const GET: &str = "GET / HTTP/1.1\r\nHost: k\r\n\r\n";
+const PARTIAL: &str = "GET / HTTP/1.1\r\nHost: ";
+
+#[test]
+fn a_head_that_stops_behind_a_request_is_not_taken_for_an_idle_connection() {
+    let asked = Arc::new(Signal::default());
+    let upstream = {
+        let asked = Arc::clone(&asked);
+        Upstream::new(move |connection| {
+            if connection.request()?.head.target() == "/held" {
+                asked.wait();
+            }
+            connection.send(support::upstream::OK)?;
+            Ok(Next::Again)
+        })
+    };
+    let mut kvgauge = Setup::new(upstream.address())
+        .settings("timeouts.request_head = \"300ms\"\ntimeouts.client_idle = \"1h\"\n")
+        .start();
+    // In one piece with the request, with two, and behind a body.
+    let held = post("/held", "", "{}");
+    for (first, then, answers) in [
+        (format!("{GET}{PARTIAL}"), "", 1),
+        (format!("{GET}{GET}{PARTIAL}"), "", 2),
+        (format!("{GET}GET "), "", 1),
+        (held, PARTIAL, 1),
+    ] {
+        let mut client = Client::connect(kvgauge.listen);
+        client.send(&first);
+        if !then.is_empty() {
+            support::eventually("it is forwarded", || {
+                upstream
+                    .requests()
+                    .iter()
+                    .any(|request| request.head.target() == "/held")
+                    .then_some(())
+            });
+            client.send(then);
+            asked.set();
+        }
+        for _ in 0..answers {
+            assert_eq!(client.response("GET").status(), 200, "{first:?}");
+        }
+        assert!(client.is_closed(), "{first:?}");
+    }
+    let slow = kvgauge
+        .lines_to_the_end()
+        .iter()
+        .filter(|line| line["error.type"] == "request_head_timeout")
+        .count();
+    assert_eq!(slow, 4);
+}
+
+#[test]
+fn an_idle_connection_is_not_taken_for_a_head_that_stops_timed() {
+    let upstream = Upstream::ok();
+    let mut kvgauge = Setup::new(upstream.address())
+        .settings("timeouts.request_head = \"100ms\"\ntimeouts.client_idle = \"2s\"\n")
+        .start();
+    let chunked = "POST / HTTP/1.1\r\nHost: k\r\nExpect: 100-continue\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n";
+    let whole = post("/", "", "{}");
+    let head = post("/", "Expect: 100-continue\r\n", "{}");
+    let head = head.trim_end_matches("{}");
+    let mut clients: Vec<(Client, &str, Instant)> = [
+        (GET, ""),
+        // A stray line end.
+        ("GET / HTTP/1.1\r\nHost: k\r\n\r\n\r\n", ""),
+        ("GET / HTTP/1.1\nHost: k\n\n", ""),
+        (&whole, ""),
+        (head, "{}"),
+        (chunked, "0\r\nx-sum: 1\r\n\r\n"),
+    ]
+    .into_iter()
+    .map(|(first, then)| {
+        let mut client = Client::connect(kvgauge.listen);
+        client.send(first);
+        if !then.is_empty() {
+            // The head has been read when the body is asked for.
+            assert_eq!(client.head().status(), 100, "{first:?}");
+            client.send(then);
+        }
+        assert_eq!(client.response("GET").status(), 200, "{first:?}");
+        (client, first, Instant::now())
+    })
+    .collect();
+    for (client, first, since) in &mut clients {
+        assert!(client.is_closed(), "{first:?}");
+        let open = since.elapsed();
+        assert!(open > Duration::from_millis(1500), "{first:?}: {open:?}");
+    }
+    for line in kvgauge.lines_to_the_end() {
+        assert_eq!(line["outcome"], "complete", "{line}");
+    }
 }
 
 #[test]

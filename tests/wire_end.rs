@@ -194,6 +194,94 @@ fn the_listener_stays_open_for_the_delay() {
     );
 }
 
+const PLAIN: &str = "GET / HTTP/1.1\r\nHost: k\r\n\r\n";
+
+#[test]
+fn answers_of_a_drain_tell_the_client_to_leave() {
+    let (finish, held) = (Arc::new(Signal::default()), Arc::new(Signal::default()));
+    let upstream = {
+        let (finish, held) = (Arc::clone(&finish), Arc::clone(&held));
+        Upstream::new(move |connection| {
+            if connection.request()?.head.target() == "/held" {
+                held.set();
+                finish.wait();
+            }
+            connection.send(support::upstream::OK)?;
+            Ok(Next::Again)
+        })
+    };
+    let mut kvgauge = Setup::new(upstream.address()).start();
+    let mut silent = Client::connect(kvgauge.listen);
+    let mut idle = Client::connect(kvgauge.listen);
+    let answer = idle.send(PLAIN).response("GET");
+    assert!(!answer.head.has("connection"), "{}", answer.head.text());
+    let mut waiting = Client::connect(kvgauge.listen);
+    waiting.send("GET /held HTTP/1.1\r\nHost: k\r\n\r\n");
+    held.wait();
+
+    kvgauge.signal(Unix::TERM);
+    assert!(idle.is_closed(), "idle");
+    assert!(silent.is_closed(), "without a request");
+    finish.set();
+    let answer = waiting.response("GET");
+    assert_eq!(answer.status(), 200);
+    assert_eq!(answer.head.get("connection").as_deref(), Some("close"));
+    assert!(waiting.is_closed());
+    assert_eq!(kvgauge.exit_code(Duration::from_secs(5)), 0);
+}
+
+#[test]
+fn answers_in_the_delay_of_a_drain_tell_the_client_to_leave() {
+    let upstream = Upstream::ok();
+    let mut kvgauge = Setup::new(upstream.address())
+        .settings("drain.delay = \"1h\"\n")
+        .workers(1)
+        .start();
+    let mut kept: Vec<(Client, &str, u16, Option<&str>)> = [
+        (PLAIN, 200, Some("close")),
+        // An answer of kvgauge's own, which is there at once.
+        (
+            "CONNECT k:1 HTTP/1.1\r\nHost: k:1\r\n\r\n",
+            501,
+            Some("close"),
+        ),
+        (
+            "GET / HTTP/1.0\r\nHost: k\r\nConnection: keep-alive\r\n\r\n",
+            200,
+            None,
+        ),
+    ]
+    .into_iter()
+    .map(|(request, status, connection)| {
+        let mut client = Client::connect(kvgauge.listen);
+        let answer = client.send(PLAIN).response("GET");
+        assert!(!answer.head.has("connection"), "{}", answer.head.text());
+        (client, request, status, connection)
+    })
+    .collect();
+
+    kvgauge.signal(Unix::TERM);
+    support::eventually("answers on new connections say so", || {
+        get(kvgauge.listen, "/")
+            .head
+            .has("connection")
+            .then_some(())
+    });
+    for (client, request, status, connection) in &mut kept {
+        // What was kept alive before is still served, once.
+        let answer = client.send(*request).response("GET");
+        assert_eq!(answer.status(), *status, "{request}");
+        assert_eq!(
+            answer.head.get("connection").as_deref(),
+            *connection,
+            "{request}"
+        );
+        assert!(client.is_closed(), "{request}");
+    }
+    kvgauge.signal(Unix::TERM);
+    assert_eq!(kvgauge.exit_code(Duration::from_secs(5)), 0);
+}
+
 #[test]
 fn an_address_that_is_taken_is_told_and_ends_with_1() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -37,6 +37,9 @@ pub enum Asked {
     Cut,
 }
 
+/// Of what came last, as much as the end of a head takes.
+const TAIL: usize = 4;
+
 /// See the [module](self) description.
 pub struct Client {
     /// Where it comes from.
@@ -49,6 +52,12 @@ pub struct Client {
     asked: Cell<Asked>,
     /// Bytes came while a request ran: its body's, or something behind it that hides the peer's leaving.
     more_came: Cell<bool>,
+    /// Bytes of the request's body are still to come.
+    body_left: Cell<bool>,
+    /// The next request's head has begun to come while this one runs.
+    next_began: Cell<bool>,
+    /// The last bytes that came.
+    tail: Cell<[u8; TAIL]>,
     /// The socket is to be asked whether the peer has left.
     probe: Cell<bool>,
     connection: RefCell<Option<Waker>>,
@@ -73,6 +82,9 @@ impl Client {
             waiting: Cell::new((Waiting::FirstByte, Instant::now())),
             asked: Cell::new(Asked::Nothing),
             more_came: Cell::new(false),
+            body_left: Cell::new(false),
+            next_began: Cell::new(false),
+            tail: Cell::new([0; TAIL]),
             probe: Cell::new(false),
             connection: RefCell::new(None),
             flushes: Cell::new(0),
@@ -95,29 +107,59 @@ impl Client {
         now.saturating_duration_since(self.waiting.get().1)
     }
 
-    pub(super) fn request_began(&self) {
+    /// A whole head has come. hyper keeps what came with it of the next one (RFC 9112, 9.3.2:
+    /// pipelining) and says nothing of it, but without a body the blank line would be the last thing.
+    pub(super) fn request_began(&self, has_body: bool) {
         self.waiting.set((Waiting::Nothing, Instant::now()));
         self.more_came.set(false);
+        self.body_left.set(has_body);
+        self.next_began
+            .set(!has_body && !ends_a_head(self.tail.get()));
     }
 
+    /// What comes from now on is the next request's.
+    pub(super) fn body_came_whole(&self) {
+        self.body_left.set(false);
+    }
+
+    /// A head that has begun to come behind the request is held to a head's limit, not an idle
+    /// connection's.
     pub(super) fn request_ended(&self, now: Instant) {
-        self.waiting.set((Waiting::NextRequest, now));
+        let next = if self.next_began.get() {
+            Waiting::Head
+        } else {
+            Waiting::NextRequest
+        };
+        self.waiting.set((next, now));
     }
 
-    pub(super) fn bytes_arrived(&self) {
+    pub(super) fn bytes_arrived(&self, bytes: &[u8]) {
+        let mut tail = self.tail.get();
+        for &byte in bytes.iter().skip(bytes.len().saturating_sub(TAIL)) {
+            tail.rotate_left(1);
+            tail[TAIL - 1] = byte;
+        }
+        self.tail.set(tail);
         match self.waiting() {
             Waiting::FirstByte | Waiting::NextRequest => {
                 self.waiting.set((Waiting::Head, Instant::now()));
             }
-            Waiting::Nothing => self.more_came.set(true),
+            Waiting::Nothing => {
+                self.more_came.set(true);
+                // A stray line end is no head (RFC 9112, 2.2).
+                if !self.body_left.get() && bytes.iter().any(|b| !matches!(b, b'\r' | b'\n')) {
+                    self.next_began.set(true);
+                }
+            }
             Waiting::Head => {}
         }
     }
 
     /// The answer is still leaving, so the wait for the next request has not begun.
     pub(super) fn bytes_left(&self) {
-        if self.waiting() == Waiting::NextRequest {
-            self.waiting.set((Waiting::NextRequest, Instant::now()));
+        let waiting = self.waiting();
+        if matches!(waiting, Waiting::NextRequest | Waiting::Head) {
+            self.waiting.set((waiting, Instant::now()));
         }
     }
 
@@ -201,4 +243,8 @@ impl Client {
     pub(super) fn must_reset(&self) -> bool {
         self.reset_on_close.get()
     }
+}
+
+fn ends_a_head(tail: [u8; TAIL]) -> bool {
+    tail.ends_with(b"\n\r\n") || tail.ends_with(b"\n\n")
 }

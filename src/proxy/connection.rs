@@ -7,9 +7,13 @@ use super::stack::StackParts;
 use super::worker::{Phase, Worker};
 use crate::net::MIN_BUFFER;
 use crate::telemetry::log::{Record, Usage};
+use http::header::CONNECTION;
+use http::{HeaderMap, HeaderValue, Request, Version};
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use std::convert::Infallible;
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
@@ -53,7 +57,23 @@ pub(super) async fn serve(
 async fn run(stream: TcpStream, parts: &StackParts, client: &Rc<Client>) -> End {
     let settings = &parts.worker().settings;
     let stack = parts.stack(client);
-    let service = service_fn(move |request| stack.clone().call(request));
+    let service = {
+        let (worker, client) = (Rc::clone(parts.worker()), Rc::clone(client));
+        service_fn(move |request: Request<Incoming>| {
+            let leaving = Leaving {
+                worker: Rc::clone(&worker),
+                client: Rc::clone(&client),
+                version: request.version(),
+            };
+            leaving.last_request();
+            let answer = stack.clone().call(request);
+            async move {
+                let Ok(mut response) = answer.await;
+                leaving.last_answer(response.headers_mut());
+                Ok::<_, Infallible>(response)
+            }
+        })
+    };
     let io = TokioIo::new(ClientIo::new(stream, Rc::clone(client)));
     let mut connection = pin!(
         http1::Builder::new()
@@ -83,6 +103,33 @@ async fn run(stream: TcpStream, parts: &StackParts, client: &Rc<Client>) -> End 
         }
     })
     .await
+}
+
+/// On the way out each answer is its connection's last, and says so: clients and balancers then leave
+/// by themselves, and none of them sends a request into a connection that is being closed.
+struct Leaving {
+    worker: Rc<Worker>,
+    client: Rc<Client>,
+    version: Version,
+}
+
+impl Leaving {
+    /// hyper ends the connection after this request, in the way that the client's version has.
+    fn last_request(&self) {
+        if self.worker.phase() >= Phase::Leaving {
+            self.client.ask(Asked::Finish);
+        }
+    }
+
+    /// An answer that is there at once is written before hyper has been told.
+    fn last_answer(&self, headers: &mut HeaderMap) {
+        if self.worker.phase() >= Phase::Leaving {
+            self.client.ask(Asked::Finish);
+            if self.version == Version::HTTP_11 {
+                headers.insert(CONNECTION, HeaderValue::from_static("close"));
+            }
+        }
+    }
 }
 
 fn at_once(asked: Asked) -> Option<End> {

@@ -57,8 +57,9 @@ impl AsyncRead for ClientIo {
         let (stream, client) = self.parts()?;
         let before = buf.filled().len();
         ready!(stream.poll_read(cx, buf))?;
-        if buf.filled().len() > before {
-            client.bytes_arrived();
+        match buf.filled().get(before..) {
+            None | Some([]) => {}
+            Some(bytes) => client.bytes_arrived(bytes),
         }
         Poll::Ready(Ok(()))
     }

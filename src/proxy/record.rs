@@ -48,6 +48,7 @@ pin_project! {
         #[pin]
         inner: B,
         seen: Rc<InflowSeen>,
+        client: Rc<Client>,
     }
 }
 
@@ -86,6 +87,7 @@ impl<S> Layer<S> for RecordLayer {
 impl<S, B, R> Service<Request<B>> for Record<S>
 where
     S: Service<Request<Inflow<B>>, Response = Response<R>, Error = Infallible>,
+    B: Body,
     R: Body,
 {
     type Response = Response<Outflow<R>>;
@@ -103,8 +105,14 @@ where
             &request,
         );
         let seen = Rc::clone(&ticket.inflow);
+        let client = Rc::clone(&self.layer.client);
+        let request = request.map(|inner| Inflow {
+            inner,
+            seen,
+            client,
+        });
         ResponseFuture {
-            inner: self.inner.call(request.map(|inner| Inflow { inner, seen })),
+            inner: self.inner.call(request),
             ticket: Some(Box::new(ticket)),
         }
     }
@@ -148,8 +156,11 @@ where
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        let this = self.project();
-        let frame = ready!(this.inner.poll_frame(cx));
+        let mut this = self.project();
+        let frame = ready!(this.inner.as_mut().poll_frame(cx));
+        if this.inner.is_end_stream() || frame.is_none() {
+            this.client.body_came_whole();
+        }
         if let Some(Ok(frame)) = &frame
             && let Some(data) = frame.data_ref()
         {

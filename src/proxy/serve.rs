@@ -181,6 +181,13 @@ fn work(
         let worker = Rc::new(worker());
         let connections = Connections::default();
         let ticking = tokio::task::spawn_local(tick(Rc::clone(&worker), Rc::clone(&connections)));
+        let leaving = tokio::task::spawn_local({
+            let (worker, mut phase) = (Rc::clone(&worker), phase.clone());
+            async move {
+                reached(&mut phase, Phase::Leaving).await;
+                worker.set_phase(Phase::Leaving);
+            }
+        });
         let parts = Rc::new(StackParts::new(Rc::clone(&worker)));
         let open = {
             let connections = Rc::clone(&connections);
@@ -218,6 +225,7 @@ fn work(
         drop(open);
         leave(&worker, &connections, phase).await;
         ticking.abort();
+        leaving.abort();
         worker.sink.flush();
         Ok(())
     })

@@ -13,6 +13,7 @@ use crate::telemetry::log::Record as Line;
 use crate::telemetry::{Finished, method_label, route_label};
 use http::header::CONTENT_ENCODING;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
+use http_body::Body;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -57,10 +58,14 @@ struct Answer {
 // === impl Ticket ===
 
 impl Ticket {
-    pub(super) fn new<B>(worker: Rc<Worker>, client: Rc<Client>, request: &Request<B>) -> Ticket {
+    pub(super) fn new<B: Body>(
+        worker: Rc<Worker>,
+        client: Rc<Client>,
+        request: &Request<B>,
+    ) -> Ticket {
         let start = Instant::now();
         let headers = request.headers();
-        client.request_began();
+        client.request_began(!request.body().is_end_stream());
         worker.load.request_started();
         worker.meters.started();
         let scanner = reads_json(headers)

@@ -17,7 +17,8 @@ use std::time::{Duration, Instant};
 pub enum Phase {
     /// Everything is accepted.
     Serving,
-    /// Readiness is off, so that nobody sends new traffic; everything is still accepted.
+    /// Readiness is off, so that nobody sends new traffic; everything is still accepted, and each
+    /// answer is its connection's last.
     Leaving,
     /// The listener is closed; what runs may finish.
     Draining,
