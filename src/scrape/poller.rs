@@ -36,7 +36,6 @@ pub(super) struct Poller {
     content: Option<u64>,
     filter: Filter,
     stranger: Stranger,
-    seen: Seen,
     told: Told,
     allowance: Allowance,
     /// That of all sources which were found, where this one was.
@@ -122,7 +121,6 @@ impl Poller {
             },
             mapping: settings.free_mapping_names().next().unwrap_or_default(),
             stranger: Stranger::default(),
-            seen: Seen::default(),
             reader: Reader::new(&source, settings, trusts),
             state: initial(&source),
             page: None,
@@ -221,7 +219,6 @@ impl Poller {
             Some(page) => (Seen::default(), page.shown),
             None => (Seen::default(), None),
         };
-        self.seen = seen;
         if let Some(shown) = shown {
             self.show(shown);
         }
@@ -233,7 +230,7 @@ impl Poller {
             );
         }
         self.state.reads = Some(read.from);
-        self.take(asked, read.reading);
+        self.take(asked, read.reading, &seen);
     }
 
     fn show(&mut self, shown: Shown) {
@@ -278,7 +275,7 @@ impl Poller {
         }
     }
 
-    fn take(&mut self, asked: Instant, reading: Reading) {
+    fn take(&mut self, asked: Instant, reading: Reading, seen: &Seen) {
         for (reason, count) in &reading.odd {
             add(&mut self.state.odd, reason, *count);
         }
@@ -290,10 +287,10 @@ impl Poller {
         }
         let verdict = Verdict::of(&Case {
             source: &self.source,
-            whose: self.seen.whose,
+            whose: seen.whose,
             reading: &reading,
-            other_engine: self.seen.other_engine,
-            suspects: &self.seen.suspects,
+            other_engine: seen.other_engine,
+            suspects: &seen.suspects,
             roles: self.state.roles,
             engines: true,
             stands: self.stands,
