@@ -8,6 +8,7 @@
 #![allow(dead_code, unused_imports, reason = "each test binary uses a part")]
 
 pub(crate) mod client;
+pub(crate) mod crowd;
 pub(crate) mod data;
 pub(crate) mod http;
 pub(crate) mod kvgauge;
