@@ -1,7 +1,11 @@
 // The same as tests/py/openai_played.py, with the official client for Node: BASE_URL calls|embeddings|images
 
 import assert from "node:assert/strict";
+import { File } from "node:buffer";
 import { createRequire } from "node:module";
+
+// Node 18 has it, but not where the client looks.
+globalThis.File ??= File;
 
 // The packages stand where tests/run has put them.
 const require = createRequire(`${process.env.KVGAUGE_NODE}/package.json`);

@@ -62,12 +62,12 @@ impl Passage {
         let behind = self.back.exchanges();
         assert_eq!(behind.len(), calls, "and each was forwarded once");
         for exchange in &exchanges {
-            let id = exchange.answer.get("x-request-id").expect("an id");
+            let id = exchange.answer.get("x-request-id").unwrap();
             let same_id = |head: &Head| head.get("x-request-id").as_deref() == Some(&id);
             let other = behind
                 .iter()
                 .find(|other| same_id(&other.request))
-                .expect("the same behind");
+                .unwrap_or_else(|| panic!("{id} behind"));
             same::check(&exchange.request.start, exchange, other);
             let line = self.kvgauge.line_of(&id);
             assert_eq!(
