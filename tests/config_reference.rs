@@ -187,7 +187,7 @@ fn the_table_in_the_design_has_the_keys_and_defaults_of_the_code() {
 }
 
 /// A value that is not the default, for every key but the sources'; as settings are written back.
-const OTHERS: [(&str, &str); 50] = [
+const OTHERS: [(&str, &str); 51] = [
     ("listen", "10.0.0.1:1"),
     ("workers", "777"),
     ("trusted_proxies", "10.0.0.0/8, ::2/128"),
@@ -196,6 +196,7 @@ const OTHERS: [(&str, &str); 50] = [
     ("upstream.max_idle", "17"),
     ("upstream.max_age", "1m1s"),
     ("admin.listen", "[::1]:2"),
+    ("admin.bearer_file", "/run/operators"),
     ("scrape.interval", "1s500ms"),
     ("scrape.timeout", "4s"),
     ("scrape.max_age", "20s"),

@@ -1,7 +1,7 @@
 //! `kvgauge serve`: settings, threads, signals, and the way out.
 
 use super::args;
-use crate::admin::{Admin, Conflicts, Shared, Sharing};
+use crate::admin::{Admin, Conflicts, Gate, Shared, Sharing};
 use crate::config::{self, Settings};
 use crate::engine;
 use crate::kv;
@@ -134,6 +134,7 @@ impl Server {
             phase: phases.clone(),
             conflicts: Conflicts::default(),
             sharing: Sharing::new(&telemetry),
+            gate: Gate::new(settings.admin.bearer_file.as_ref()),
         };
         let publisher = Publisher {
             snapshot: snapshot.clone(),

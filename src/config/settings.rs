@@ -86,6 +86,8 @@ pub struct Target {
 pub struct Admin {
     /// Default is `127.0.0.1:30090`.
     pub listen: SocketAddr,
+    /// A file with the token that operators and Prometheus must bring. Default is off.
+    pub bearer_file: Option<Arc<Path>>,
 }
 
 /// `[scrape]`

@@ -3,6 +3,7 @@
 //! Used by the data path and by the scraper; each thread has a pool of its own.
 
 mod aside;
+mod bearer;
 mod causes;
 mod connect;
 mod dial;
@@ -15,6 +16,7 @@ mod tls;
 mod trust;
 
 pub use aside::aside;
+pub use bearer::{Bearer, Keeper};
 pub use causes::caused_by;
 pub use connect::{Connect, Plain};
 pub use dial::{DialError, dial};
