@@ -10,7 +10,7 @@ use crate::proxy::{Phase, Plane, Running};
 use crate::publish::{Publisher, Stamps};
 use crate::scrape::Scraper;
 use crate::telemetry::log::Log;
-use crate::telemetry::{Meters, Telemetry, init_diagnostics};
+use crate::telemetry::{Meters, Telemetry, init_diagnostics, watch_panics};
 use anyhow::Context as _;
 use std::future::pending;
 use std::net::{SocketAddr, TcpListener};
@@ -110,6 +110,7 @@ impl Server {
         let (operators, admin) = bind(settings.admin.listen, "admin.listen")?;
 
         let telemetry = Telemetry::new();
+        watch_panics(&telemetry);
         // Before anybody can ask: the first page has every family that the workers will count in.
         drop(Meters::new(&telemetry));
         let log = Log::start(log, settings.log_queue_bytes, telemetry.log_lines_dropped())

@@ -2,6 +2,7 @@
 //! small files that belong to them.
 //! Used by the data path and by the scraper; each thread has a pool of its own.
 
+mod again;
 mod aside;
 mod bearer;
 mod causes;
@@ -11,10 +12,12 @@ mod file;
 mod limits;
 mod listen;
 mod lookup;
+mod moved;
 mod pool;
 mod tls;
 mod trust;
 
+pub use again::again;
 pub use aside::aside;
 pub use bearer::{Bearer, Keeper};
 pub use causes::caused_by;
@@ -24,6 +27,7 @@ pub use file::{Seen, small_file};
 pub use limits::raise_descriptor_limit;
 pub use listen::{bind, prepare};
 pub use lookup::resolve;
+pub use moved::Addresses;
 pub use pool::{MIN_BUFFER, Pool, PoolError, PoolLimits, PooledBody, Sent};
 pub use tls::{ConnectError, MaybeTls, Stream, TlsError};
 pub use trust::{Trust, Trusts};

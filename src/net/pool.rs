@@ -5,10 +5,13 @@
 //! dropped half-way. Idle connections are bounded in number and age; what has been idle too long is
 //! not used again, as Python servers close after 5 s and a request written at that moment is lost.
 //!
+//! Where the target is a name, a connection to an address that it does not have any more is not used
+//! again (`moved.rs`).
+//!
 //! A request is sent again only where hyper hands it back untouched, which it does when nothing of
 //! it was written. What may have reached the peer is never replayed.
 
-use super::{Connect, DialError, Plain};
+use super::{Addresses, Connect, DialError, Plain};
 use crate::config::Target;
 use bytes::Bytes;
 use http::{Request, Response};
@@ -18,8 +21,10 @@ use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use std::cell::RefCell;
 use std::future::Future;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::rc::{Rc, Weak};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
@@ -70,10 +75,12 @@ struct Shared<B, C> {
     connect: C,
     limits: PoolLimits,
     idle: RefCell<Vec<Connection<B>>>,
+    addresses: Arc<Addresses>,
 }
 
 struct Connection<B> {
     sender: SendRequest<B>,
+    peer: Option<IpAddr>,
     born: Instant,
     idle_since: Instant,
 }
@@ -86,18 +93,34 @@ impl<B> Pool<B> {
     pub fn new(target: Target, limits: PoolLimits) -> Pool<B> {
         Pool::by(Plain, target, limits)
     }
+
+    /// The same, of several that lead to the same target and can [follow](Pool::follow) it.
+    #[must_use]
+    pub fn following(target: Target, limits: PoolLimits, addresses: Arc<Addresses>) -> Pool<B> {
+        Pool::with(Plain, target, limits, addresses)
+    }
 }
 
 impl<B, C> Pool<B, C> {
     /// A pool without connections, which are opened by `connect`.
     #[must_use]
     pub fn by(connect: C, target: Target, limits: PoolLimits) -> Pool<B, C> {
+        Pool::with(connect, target, limits, Arc::default())
+    }
+
+    fn with(
+        connect: C,
+        target: Target,
+        limits: PoolLimits,
+        addresses: Arc<Addresses>,
+    ) -> Pool<B, C> {
         Pool {
             shared: Rc::new(Shared {
                 target,
                 connect,
                 limits,
                 idle: RefCell::new(Vec::new()),
+                addresses,
             }),
         }
     }
@@ -114,13 +137,24 @@ impl<B, C> Pool<B, C> {
         self.shared.idle.borrow().len()
     }
 
-    /// Closes what is closed by the peer, has been idle too long, or is too old. Call it now and then.
+    /// Closes what is closed by the peer, has been idle too long, is too old, or leads to where the
+    /// target's name does not lead any more. Call it now and then.
     pub fn sweep(&self, now: Instant) {
-        let limits = &self.shared.limits;
-        self.shared
-            .idle
-            .borrow_mut()
-            .retain(|c| c.usable(now, limits));
+        let shared = &self.shared;
+        let mut idle = shared.idle.borrow_mut();
+        idle.retain(|c| shared.usable(c, now));
+    }
+}
+
+impl<B, C> Pool<B, C> {
+    /// Looks in the background, now and then, whether the target's name has moved; the next sweep closes
+    /// what waits where it is not any more. Call it often, within a tokio `LocalRuntime` or `LocalSet`.
+    pub fn follow(&self, now: Instant) {
+        let (target, addresses) = (&self.shared.target, &self.shared.addresses);
+        if addresses.is_due(target, self.idle() > 0, now) {
+            let (target, addresses) = (target.clone(), Arc::clone(addresses));
+            tokio::task::spawn_local(async move { addresses.look(&target).await });
+        }
     }
 }
 
@@ -188,7 +222,12 @@ where
 // === impl Shared ===
 
 impl<B, C> Shared<B, C> {
+    fn usable(&self, connection: &Connection<B>, now: Instant) -> bool {
+        connection.usable(now, &self.limits) && self.addresses.has(connection.peer)
+    }
+
     fn take_idle(&self) -> Option<Connection<B>> {
+        self.addresses.used();
         let mut idle = self.idle.borrow_mut();
         if idle.is_empty() {
             return None;
@@ -197,7 +236,7 @@ impl<B, C> Shared<B, C> {
         let mut at = idle.len();
         while at > 0 {
             at -= 1;
-            if !idle[at].usable(now, &self.limits) {
+            if !self.usable(&idle[at], now) {
                 idle.remove(at);
             } else if idle[at].sender.is_ready() {
                 return Some(idle.remove(at));
@@ -208,7 +247,11 @@ impl<B, C> Shared<B, C> {
     }
 
     fn put_back(&self, mut connection: Connection<B>) {
-        if connection.sender.is_closed() || self.limits.max_idle == 0 {
+        self.addresses.used();
+        if connection.sender.is_closed()
+            || self.limits.max_idle == 0
+            || !self.addresses.has(connection.peer)
+        {
             return;
         }
         let mut idle = self.idle.borrow_mut();
@@ -230,6 +273,8 @@ where
         let limits = &self.limits;
         let connect = self.connect.connect(&self.target, limits.connect);
         let stream = connect.await.map_err(PoolError::Dial)?;
+        let peer = C::peer(&stream);
+        self.addresses.dialled(peer);
         let (sender, connection) = http1::Builder::new()
             .max_headers(limits.header_fields)
             .max_header_size(limits.header_bytes)
@@ -244,6 +289,7 @@ where
         let now = Instant::now();
         Ok(Connection {
             sender,
+            peer,
             born: now,
             idle_since: now,
         })

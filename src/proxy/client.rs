@@ -35,6 +35,8 @@ pub enum Asked {
     Overdue,
     /// End at once: the drain is over.
     Cut,
+    /// End at once: kvgauge has panicked over it.
+    Panicked,
 }
 
 /// Of what came last, as much as the end of a head takes.

@@ -1,14 +1,17 @@
 //! Serving one client connection, and what is left to do when it has ended.
 
 use super::client::{Asked, Client, Waiting};
-use super::error::Outcome;
+use super::error::{BodyError, BoxError, Outcome};
+use super::guard::caught;
 use super::io::ClientIo;
-use super::stack::StackParts;
+use super::stack::{Router, StackParts};
 use super::worker::{Phase, Worker};
 use crate::net::MIN_BUFFER;
 use crate::telemetry::log::{Record, Usage};
+use bytes::Bytes;
 use http::header::CONNECTION;
-use http::{HeaderMap, HeaderValue, Request, Version};
+use http::{HeaderMap, HeaderValue, Request, Response, Version};
+use http_body::Body;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -43,10 +46,28 @@ pub(super) async fn serve(
     parts: Rc<StackParts>,
     register: impl FnOnce(&Rc<Client>),
 ) {
+    let pool = parts.worker().pool.clone();
+    serve_to(stream, peer, &parts, register, pool).await;
+}
+
+/// The same, where requests go to whoever answers in the router's place.
+pub(super) async fn serve_to<P, B>(
+    stream: TcpStream,
+    peer: SocketAddr,
+    parts: &StackParts,
+    register: impl FnOnce(&Rc<Client>),
+    router: P,
+) where
+    P: Router<B>,
+    P::Future: 'static,
+    B: Body<Data = Bytes> + 'static,
+    B::Error: Into<BoxError>,
+{
     let worker = Rc::clone(parts.worker());
     let client = Rc::new(Client::new(peer, &worker.settings));
     register(&client);
-    let end = run(stream, &parts, &client).await;
+    let stack = parts.stack(&client, router);
+    let end = run(stream, &worker, &client, stack).await;
     match end {
         End::Plain => {}
         End::Malformed(reason, status) => malformed(&worker, &client, reason, status),
@@ -54,11 +75,15 @@ pub(super) async fn serve(
     }
 }
 
-async fn run(stream: TcpStream, parts: &StackParts, client: &Rc<Client>) -> End {
-    let settings = &parts.worker().settings;
-    let stack = parts.stack(client);
+async fn run<S, B>(stream: TcpStream, worker: &Rc<Worker>, client: &Rc<Client>, stack: S) -> End
+where
+    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Clone + 'static,
+    S::Future: 'static,
+    B: Body<Data = Bytes, Error = BodyError> + 'static,
+{
+    let settings = &worker.settings;
     let service = {
-        let (worker, client) = (Rc::clone(parts.worker()), Rc::clone(client));
+        let (worker, client) = (Rc::clone(worker), Rc::clone(client));
         service_fn(move |request: Request<Incoming>| {
             let leaving = Leaving {
                 worker: Rc::clone(&worker),
@@ -95,7 +120,13 @@ async fn run(stream: TcpStream, parts: &StackParts, client: &Rc<Client>) -> End 
         if let Some(end) = at_once(client.asked()) {
             return Poll::Ready(end);
         }
-        let polled = poll_connection(connection.as_mut(), client, cx);
+        let polled = caught(|| poll_connection(connection.as_mut(), client, cx));
+        let Some(polled) = polled else {
+            // What runs is recorded as such when it is dropped, and nobody takes it for finished.
+            client.ask(Asked::Panicked);
+            client.reset_on_close();
+            return Poll::Ready(End::Plain);
+        };
         // The socket may just have said that the peer is gone.
         match at_once(client.asked()) {
             Some(end) if polled.is_pending() => Poll::Ready(end),
@@ -136,7 +167,7 @@ fn at_once(asked: Asked) -> Option<End> {
     match asked {
         Asked::Nothing | Asked::Finish => None,
         Asked::SlowHead => Some(End::HeadTimeout),
-        Asked::Gone | Asked::Overdue | Asked::Cut => Some(End::Plain),
+        Asked::Gone | Asked::Overdue | Asked::Cut | Asked::Panicked => Some(End::Plain),
     }
 }
 

@@ -86,6 +86,8 @@ pub enum Stage {
     ResponseHeadTimeout,
     /// The whole exchange took too long.
     Deadline,
+    /// A panic, wherever it was.
+    Internal,
 }
 
 /// Whether the client may send the same request again without fear of running it twice.
@@ -133,6 +135,19 @@ impl ProxyError {
         }
     }
 
+    /// kvgauge failed: a panic, which standard error tells of.
+    #[must_use]
+    pub fn internal() -> ProxyError {
+        ProxyError {
+            who: Who::Kvgauge,
+            stage: Stage::Internal,
+            retry: Retry::Unsafe,
+            message: Cow::Borrowed(
+                "kvgauge failed by a fault of its own: its standard error says where; please report it",
+            ),
+        }
+    }
+
     /// The status of the answer.
     #[must_use]
     pub fn status(&self) -> StatusCode {
@@ -145,6 +160,7 @@ impl ProxyError {
             Stage::ConnectTimeout | Stage::ResponseHeadTimeout | Stage::Deadline => {
                 StatusCode::GATEWAY_TIMEOUT
             }
+            Stage::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
 
@@ -160,6 +176,7 @@ impl ProxyError {
             Stage::Connect | Stage::ConnectTimeout => Outcome::UpstreamUnreachable,
             Stage::ResponseHead => Outcome::UpstreamAborted,
             Stage::ResponseHeadTimeout | Stage::Deadline => Outcome::Timeout,
+            Stage::Internal => Outcome::Internal,
         }
     }
 
@@ -177,6 +194,7 @@ impl ProxyError {
             Stage::ResponseHead => "upstream_aborted",
             Stage::ResponseHeadTimeout => "upstream_timeout",
             Stage::Deadline => "request_timeout",
+            Stage::Internal => "internal",
         }
     }
 
@@ -208,6 +226,8 @@ pub enum BodyError {
     Silence,
     /// `timeouts.request` was over.
     Deadline,
+    /// A panic.
+    Internal,
 }
 
 impl BodyError {
@@ -217,6 +237,7 @@ impl BodyError {
         match self {
             BodyError::Upstream(_) => Outcome::UpstreamAborted,
             BodyError::Silence | BodyError::Deadline => Outcome::Timeout,
+            BodyError::Internal => Outcome::Internal,
         }
     }
 
@@ -227,6 +248,7 @@ impl BodyError {
             BodyError::Upstream(_) => "upstream_aborted",
             BodyError::Silence => "stream_silence",
             BodyError::Deadline => "request_timeout",
+            BodyError::Internal => "internal",
         }
     }
 }
@@ -239,6 +261,7 @@ impl fmt::Display for BodyError {
                 f.write_str("the router sent nothing for timeouts.stream_silence")
             }
             BodyError::Deadline => f.write_str("the request took longer than timeouts.request"),
+            BodyError::Internal => f.write_str("kvgauge failed by a fault of its own"),
         }
     }
 }

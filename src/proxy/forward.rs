@@ -1,10 +1,12 @@
 //! The innermost service: a request to the router, its answer back. Names its failures.
 
 use super::error::{BodyError, BoxError, ProxyError, Retry, Stage};
+use super::guard::{Guarded, Panicked};
 use crate::net::{DialError, PoolError};
 use http::{Request, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
+use std::error::Error;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -44,7 +46,7 @@ impl<P> Forward<P> {
 
 impl<P, B, R> Service<Request<B>> for Forward<P>
 where
-    P: Service<Request<B>, Response = Response<R>, Error = PoolError>,
+    P: Service<Request<Guarded<B>>, Response = Response<R>, Error = PoolError>,
 {
     type Response = Response<FromUpstream<R>>;
     type Error = ProxyError;
@@ -56,12 +58,12 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         ResponseFuture {
-            inner: self.pool.call(request),
+            inner: self.pool.call(request.map(Guarded::new)),
         }
     }
 }
 
-fn explain(error: PoolError) -> ProxyError {
+pub(super) fn explain(error: PoolError) -> ProxyError {
     match error {
         PoolError::Dial(error) => {
             let stage = match error {
@@ -72,6 +74,9 @@ fn explain(error: PoolError) -> ProxyError {
                 "kvgauge can't reach the router: {error}: check that it runs and that `upstream` is its address"
             );
             ProxyError::upstream(stage, Retry::Safe, message)
+        }
+        PoolError::Broken(error) if error.is_user() && has_panicked(&error) => {
+            ProxyError::internal()
         }
         PoolError::Broken(error) if error.is_user() => ProxyError::refused(
             Stage::RequestBody,
@@ -88,6 +93,11 @@ fn explain(error: PoolError) -> ProxyError {
             ProxyError::upstream(Stage::ResponseHead, Retry::Unsafe, message)
         }
     }
+}
+
+/// hyper names what a request's body failed with as its own error's source.
+fn has_panicked(error: &hyper::Error) -> bool {
+    error.source().is_some_and(<dyn Error>::is::<Panicked>)
 }
 
 // === impl ResponseFuture ===

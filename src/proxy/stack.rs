@@ -6,7 +6,9 @@ use super::admit::AdmitLayer;
 use super::break_off::{BreakOffLayer, Flushed};
 use super::client::Client;
 use super::deadline::{DeadlineLayer, Timed};
+use super::error::BoxError;
 use super::forward::{Forward, FromUpstream};
+use super::guard::{GuardLayer, Guarded};
 use super::hop::HopLayer;
 use super::record::{Inflow, Outflow, RecordLayer};
 use super::request_id::RequestIdLayer;
@@ -14,8 +16,10 @@ use super::respond::{Answer, RespondLayer};
 use super::screen::{Limited, ScreenLayer};
 use super::stamp::{StampLayer, StampNames};
 use super::worker::Worker;
-use crate::net::{Pool, PooledBody};
+use crate::net::{Pool, PoolError, PooledBody};
+use bytes::Bytes;
 use http::{HeaderValue, Request, Response};
+use http_body::Body;
 use hyper::body::Incoming;
 use std::convert::Infallible;
 use std::rc::Rc;
@@ -23,13 +27,25 @@ use std::sync::Arc;
 use tower::{Service, ServiceBuilder};
 
 /// What is sent to the router.
-pub type RequestBody = Limited<Inflow<Incoming>>;
+pub type RequestBody = Guarded<Limited<Inflow<Incoming>>>;
 
-/// What is sent to the client.
-pub type ResponseBody = Outflow<Answer<Flushed<Timed<FromUpstream<PooledBody<RequestBody>>>>>>;
+/// What is sent to the client of the router's body `B`.
+pub type ResponseBody<B = PooledBody<RequestBody>> =
+    Outflow<Answer<Flushed<Timed<FromUpstream<B>>>>>;
 
 /// A worker's connections to the router.
 pub type UpstreamPool = Pool<RequestBody>;
+
+/// Who answers requests: the pool of connections to the router. Tests put others in its place.
+pub trait Router<B>:
+    Service<Request<RequestBody>, Response = Response<B>, Error = PoolError> + Clone + 'static
+{
+}
+
+impl<P, B> Router<B> for P where
+    P: Service<Request<RequestBody>, Response = Response<B>, Error = PoolError> + Clone + 'static
+{
+}
 
 /// What a worker's stacks have in common, made once.
 pub struct StackParts {
@@ -62,16 +78,23 @@ impl StackParts {
     }
 
     /// The stack for one client connection.
-    pub fn stack(
+    pub fn stack<P, B>(
         &self,
         client: &Rc<Client>,
+        router: P,
     ) -> impl Service<
         Request<Incoming>,
-        Response = Response<ResponseBody>,
+        Response = Response<ResponseBody<B>>,
         Error = Infallible,
         Future: 'static,
     > + Clone
-    + 'static {
+    + 'static
+    where
+        P: Router<B>,
+        P::Future: 'static,
+        B: Body<Data = Bytes> + 'static,
+        B::Error: Into<BoxError>,
+    {
         let worker = &self.worker;
         ServiceBuilder::new()
             // The id is there before anything can fail, so that everything can be found by it.
@@ -86,6 +109,8 @@ impl StackParts {
             ))
             // Errors below become answers here.
             .layer(RespondLayer(Rc::clone(worker)))
+            // A panic below becomes an error here.
+            .layer(GuardLayer)
             // No room: turned away before any work is done.
             .layer(AdmitLayer(Rc::clone(worker)))
             // What can't be forwarded, or is too large, is refused before it is sent.
@@ -96,6 +121,6 @@ impl StackParts {
             .layer(HopLayer::new(Rc::clone(client), self.upstream_host.clone()))
             // The clocks run from here, over the connection as well.
             .layer(DeadlineLayer(Rc::clone(worker)))
-            .service(Forward::new(worker.pool.clone()))
+            .service(Forward::new(router))
     }
 }

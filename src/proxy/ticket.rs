@@ -144,8 +144,8 @@ impl Ticket {
 
     /// Nobody asks for the rest any more.
     fn abandoned(&mut self) {
-        if std::thread::panicking() {
-            self.end(Outcome::Internal, Some("panic"));
+        if std::thread::panicking() || self.client.asked() == Asked::Panicked {
+            self.end(Outcome::Internal, Some("internal"));
         } else if self.client.asked() == Asked::Overdue {
             self.end(Outcome::Timeout, Some("request_timeout"));
         } else if self.worker.phase() == Phase::Cutting {

@@ -3,7 +3,7 @@
 use super::error::{ProxyError, Who};
 use super::stack::UpstreamPool;
 use crate::config::Settings;
-use crate::net::{Pool, PoolLimits};
+use crate::net::{Addresses, Pool, PoolLimits};
 use crate::publish::Stamps;
 use crate::telemetry::Meters;
 use crate::telemetry::log::Sink;
@@ -66,6 +66,7 @@ impl Worker {
         meters: Meters,
         index: usize,
         loads: Arc<[Arc<Load>]>,
+        addresses: Arc<Addresses>,
     ) -> Worker {
         let limits = PoolLimits {
             connect: settings.timeouts.connect,
@@ -76,7 +77,7 @@ impl Worker {
             header_bytes: settings.limits.header_bytes,
         };
         Worker {
-            pool: Pool::new(settings.upstream.clone(), limits),
+            pool: Pool::following(settings.upstream.clone(), limits, addresses),
             load: loads.get(index).map(Arc::clone).unwrap_or_default(),
             settings,
             stamps,

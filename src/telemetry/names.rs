@@ -86,6 +86,13 @@ pub const ACCEPT_FAILURES: Name = name(
     "Connections that could not be accepted (out of descriptors, mostly).",
 );
 
+/// Panics.
+pub const PANICS: Name = name(
+    "kvgauge_panics_total",
+    Counter,
+    "Faults of kvgauge's own that ended what they were about and nothing else, by thread.",
+);
+
 /// Merges of the unified page.
 pub const METRICS_MERGES: Name = name(
     "kvgauge_metrics_merges_total",
@@ -94,7 +101,7 @@ pub const METRICS_MERGES: Name = name(
 );
 
 /// What the recorder registers.
-pub const RECORDED: [Name; 12] = [
+pub const RECORDED: [Name; 13] = [
     REQUESTS,
     IN_FLIGHT,
     REQUEST_DURATION,
@@ -106,6 +113,7 @@ pub const RECORDED: [Name; 12] = [
     LOG_DROPPED,
     DRAINED,
     ACCEPT_FAILURES,
+    PANICS,
     METRICS_MERGES,
 ];
 

@@ -190,7 +190,14 @@ impl Upstream {
     where
         F: Fn(&mut Connection) -> io::Result<Next> + Send + Sync + 'static,
     {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        Self::on(TcpListener::bind("127.0.0.1:0").unwrap(), script)
+    }
+
+    /// The same where it listens already.
+    pub(crate) fn on<F>(listener: TcpListener, script: F) -> Self
+    where
+        F: Fn(&mut Connection) -> io::Result<Next> + Send + Sync + 'static,
+    {
         let address = listener.local_addr().unwrap();
         let shared = Arc::new(Shared::default());
         let (script, at) = (Arc::new(script), Arc::clone(&shared));
