@@ -374,3 +374,6 @@ impl<B, C> Body for PooledBody<B, C> {
         self.incoming.size_hint()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -250,3 +250,35 @@ impl Client {
 fn ends_a_head(tail: [u8; TAIL]) -> bool {
     tail.ends_with(b"\n\r\n") || tail.ends_with(b"\n\n")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_ipv4_client_of_an_ipv6_listener_is_known_by_its_ipv4_address() {
+        let range = |text: &str| text.parse::<IpNet>().unwrap();
+        let mut settings = Settings::defaults();
+        settings.headers.audience =
+            Audience::Ranges(vec![range("192.0.2.0/24"), range("2001:db8::/32")]);
+        for (peer, shown, sees_kv, trusted) in [
+            ("192.0.2.7:1", "192.0.2.7", true, false),
+            ("[::ffff:192.0.2.7]:1", "192.0.2.7", true, false),
+            ("[::ffff:203.0.113.7]:1", "203.0.113.7", false, false),
+            ("[::ffff:127.0.0.1]:1", "127.0.0.1", false, true),
+            ("[2001:db8::7]:1", "2001:db8::7", true, false),
+            ("[2001:db9::7]:1", "2001:db9::7", false, false),
+            ("[::1]:1", "::1", false, true),
+            // Not a mapped address (RFC 4291, 2.5.5.1): nobody's.
+            ("[::192.0.2.7]:1", "::c000:207", false, false),
+        ] {
+            let client = Client::new(peer.parse().unwrap(), &settings);
+            assert_eq!(&*client.addr, shown);
+            assert_eq!(
+                (client.sees_kv, client.trusted),
+                (sees_kv, trusted),
+                "{peer}"
+            );
+        }
+    }
+}
