@@ -110,7 +110,8 @@ fn run<F: Future<Output = ()>>(test: F) {
         .enable_all()
         .build_local(tokio::runtime::LocalOptions::default())
         .unwrap()
-        .block_on(test);
+        .block_on(async { tokio::time::timeout(Duration::from_secs(10), test).await })
+        .expect("it ends within 10 s");
 }
 
 #[test]
