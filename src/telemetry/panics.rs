@@ -46,7 +46,10 @@ fn seen(panic: &PanicHookInfo<'_>, counters: &[Counter], told: &Told) {
         .location()
         .map_or(("?", 0), |place| (place.file(), place.line()));
     if may_tell(told, (file.to_owned(), line), Instant::now()) {
-        let message = panic.payload_as_str().map_or("no message", shortened);
+        let payload = panic.payload();
+        let message = payload.downcast_ref::<&str>().copied();
+        let message = message.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+        let message = message.map_or("no message", shortened);
         tracing::error!(
             "a panic on the thread {name} at {file}:{line} ({message}): a fault of kvgauge's own, which ended what it was about and nothing else; please report it"
         );
@@ -78,7 +81,10 @@ fn kind_of(thread: &str) -> &'static str {
 /// which may be a prompt.
 fn shortened(message: &str) -> &str {
     let end = message.find(" of `").unwrap_or(message.len());
-    let end = message.floor_char_boundary(end.min(MOST_MESSAGE));
+    let mut end = end.min(MOST_MESSAGE);
+    while !message.is_char_boundary(end) {
+        end -= 1;
+    }
     message.get(..end).unwrap_or_default()
 }
 

@@ -1,5 +1,7 @@
 //! A pool over pipes in memory, whose other end does at one moment what on a network happens by chance.
 
+#![allow(clippy::disallowed_methods, reason = "both ends are the test's own")]
+
 use super::*;
 use http_body_util::{BodyExt as _, Full};
 use std::cell::Cell;

@@ -1,6 +1,8 @@
 //! Panics in every place of a request's way, over real sockets. There is no way to make kvgauge itself
 //! panic, so something that does stands in the router's place, below the whole stack.
 
+#![allow(clippy::disallowed_methods, reason = "both ends are the test's own")]
+
 use super::super::connection;
 use super::super::stack::{RequestBody, StackParts};
 use super::super::worker::{Load, Worker};
