@@ -11,6 +11,6 @@ mod recorder;
 mod routes;
 
 pub use diagnostics::init_diagnostics;
-pub use meters::{Finished, Meters};
+pub use meters::{Direction, Finished, Meters};
 pub use recorder::Telemetry;
 pub use routes::{method_label, route_label};
