@@ -219,7 +219,7 @@ where
         let mut response = ready!(self.project().inner.poll(cx))?;
         // The version is of one hop too: the client gets the framing of its own.
         *response.version_mut() = Version::HTTP_11;
-        let switch = Switch::take(&mut response);
+        let switch = Switch::of(&response);
         let headers = response.headers_mut();
         if holds_any(headers, &[TRANSFER_ENCODING]) {
             // hyper read the body by the coding (RFC 9112, 6.3), so a length beside it is a lie.

@@ -6,7 +6,7 @@
 //! (RFC 9113, 3.1): requests that pass in such a tunnel would be seen by nobody.
 
 use super::headers::{holds_any, lists};
-use http::header::{CONNECTION, CONTENT_LENGTH, UPGRADE};
+use http::header::{CONNECTION, UPGRADE};
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version};
 use http_body::Body;
 
@@ -97,15 +97,14 @@ fn without_h2c(line: &HeaderValue) -> Option<HeaderValue> {
 // === impl Switch ===
 
 impl Switch {
-    /// Of an answer that must say it (RFC 9110, 7.8 and 15.5.22). From a 101 the length goes that it
-    /// must not have (8.6).
-    pub(super) fn take<B>(response: &mut Response<B>) -> Option<Switch> {
-        match response.status() {
-            StatusCode::SWITCHING_PROTOCOLS => {
-                response.headers_mut().remove(CONTENT_LENGTH);
-            }
-            StatusCode::UPGRADE_REQUIRED => {}
-            _ => return None,
+    /// Of an answer that must say it (RFC 9110, 7.8 and 15.5.22).
+    pub(super) fn of<B>(response: &Response<B>) -> Option<Switch> {
+        let (made, asked) = (
+            StatusCode::SWITCHING_PROTOCOLS,
+            StatusCode::UPGRADE_REQUIRED,
+        );
+        if response.status() != made && response.status() != asked {
+            return None;
         }
         let headers = response.headers();
         let upgrade = Offer::of(headers)?;
