@@ -340,7 +340,7 @@ fn b39_bytes(seed: usize) -> Vec<u8> {
 
 #[test]
 fn b39_a_websocket_carries_both_ways_and_ends_when_the_router_closes_timed() {
-    let (closes, came) = mpsc::channel();
+    let (closes, came) = mpsc::sync_channel(1);
     let upstream = Upstream::new(move |connection| {
         connection.request()?;
         connection.send(
