@@ -65,7 +65,7 @@ pub struct Sent {
     pub answered: Instant,
 }
 
-/// The connection that a 101 came on; stands in that response's extensions. Dropped, it closes it.
+/// The connection that a 101 came on; stands in that response's extensions. Dropped, it is closed.
 #[derive(Clone, Debug)]
 pub struct Switched(OnUpgrade);
 
