@@ -162,9 +162,10 @@ pub struct Timeouts {
     pub request_head: Duration,
     /// From the request sent to the router's head. Default is off.
     pub response_head: Option<Duration>,
-    /// Between two pieces of a response body. Default is off.
+    /// Between two pieces of a response body, or of a tunnel while nothing moves either way. Default
+    /// is off.
     pub stream_silence: Option<Duration>,
-    /// The whole exchange. Default is off.
+    /// The whole exchange, a tunnel included. Default is off.
     pub request: Option<Duration>,
     /// A kept-alive client connection without a request. Default is 75 s.
     pub client_idle: Duration,

@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 /// Opens connections to a target.
 pub trait Connect {
     /// What HTTP is spoken over.
-    type Stream: AsyncRead + AsyncWrite + Unpin + 'static;
+    type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
     /// Why there is none.
     type Error: Error + 'static;
 

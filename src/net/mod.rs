@@ -28,6 +28,6 @@ pub use limits::raise_descriptor_limit;
 pub use listen::{bind, prepare};
 pub use lookup::resolve;
 pub use moved::Addresses;
-pub use pool::{MIN_BUFFER, Pool, PoolError, PoolLimits, PooledBody, Sent};
+pub use pool::{MIN_BUFFER, Pool, PoolError, PoolLimits, PooledBody, Sent, Switched};
 pub use tls::{ConnectError, MaybeTls, Stream, TlsError};
 pub use trust::{Trust, Trusts};

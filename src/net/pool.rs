@@ -10,14 +10,18 @@
 //!
 //! A request is sent again only where hyper hands it back untouched, which it does when nothing of
 //! it was written. What may have reached the peer is never replayed.
+//!
+//! A connection whose peer has answered with 101 is no HTTP connection any more: it leaves the pool
+//! as [`Switched`].
 
 use super::{Addresses, Connect, DialError, Plain};
 use crate::config::Target;
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{Request, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
+use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use std::cell::RefCell;
 use std::future::Future;
@@ -27,6 +31,7 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
+use tokio::net::TcpStream;
 
 /// What bounds a [`Pool`].
 #[derive(Clone, Copy, Debug)]
@@ -64,6 +69,10 @@ pub struct Sent {
     /// The response head was read.
     pub answered: Instant,
 }
+
+/// The connection that a 101 came on; stands in that response's extensions. Dropped, it is closed.
+#[derive(Clone, Debug)]
+pub struct Switched(OnUpgrade);
 
 /// See the [module](self) description. Clones share their connections.
 pub struct Pool<B, C = Plain> {
@@ -206,7 +215,17 @@ where
                 let answered = Instant::now();
                 let (mut parts, incoming) = response.into_parts();
                 parts.extensions.insert(Sent { sent, answered });
-                let body = PooledBody::new(incoming, connection, Rc::downgrade(&shared));
+                let body = if parts.status == StatusCode::SWITCHING_PROTOCOLS {
+                    if let Some(upgrade) = parts.extensions.remove::<OnUpgrade>() {
+                        parts.extensions.insert(Switched(upgrade));
+                    }
+                    PooledBody {
+                        incoming,
+                        lease: None,
+                    }
+                } else {
+                    PooledBody::new(incoming, connection, Rc::downgrade(&shared))
+                };
                 return Ok(Response::from_parts(parts, body));
             }
             Err(mut error) => match error.take_message() {
@@ -284,7 +303,7 @@ where
             .map_err(PoolError::Broken)?;
         // Its errors reach whoever waits for the response.
         tokio::task::spawn_local(async move {
-            let _ = connection.await;
+            let _ = connection.with_upgrades().await;
         });
         let now = Instant::now();
         Ok(Connection {
@@ -293,6 +312,18 @@ where
             born: now,
             idle_since: now,
         })
+    }
+}
+
+// === impl Switched ===
+
+impl Switched {
+    /// The socket, and the bytes that came behind the 101's head. `None` when it is not one of
+    /// [`Plain`], or has been taken.
+    pub async fn into_tcp(self) -> Option<(TcpStream, Bytes)> {
+        let upgraded = self.0.await.ok()?;
+        let parts = upgraded.downcast::<TokioIo<TcpStream>>().ok()?;
+        Some((parts.io.into_inner(), parts.read_buf))
     }
 }
 

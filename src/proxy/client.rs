@@ -18,6 +18,8 @@ pub enum Waiting {
     NextRequest,
     /// For nothing of the client's: a request runs.
     Nothing,
+    /// For nothing that anyone here knows of: it is a tunnel, which has clocks of its own.
+    Tunnel,
 }
 
 /// What a connection was asked to do. A later one in this list replaces an earlier one.
@@ -119,6 +121,11 @@ impl Client {
             .set(!has_body && !ends_a_head(self.tail.get()));
     }
 
+    /// What comes from now on is no HTTP.
+    pub(super) fn tunnel_began(&self) {
+        self.waiting.set((Waiting::Tunnel, Instant::now()));
+    }
+
     /// What comes from now on is the next request's.
     pub(super) fn body_came_whole(&self) {
         self.body_left.set(false);
@@ -153,7 +160,7 @@ impl Client {
                     self.next_began.set(true);
                 }
             }
-            Waiting::Head => {}
+            Waiting::Head | Waiting::Tunnel => {}
         }
     }
 

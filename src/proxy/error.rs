@@ -25,6 +25,8 @@ pub enum Outcome {
     Rejected,
     /// There was no room.
     Overloaded,
+    /// The protocol was switched, and both sides of the tunnel ended it in order.
+    Upgraded,
     /// Cut at the end of the drain.
     Drained,
     /// Not a request.
@@ -45,6 +47,7 @@ impl Outcome {
             Outcome::Timeout => "timeout",
             Outcome::Rejected => "rejected",
             Outcome::Overloaded => "overloaded",
+            Outcome::Upgraded => "upgraded",
             Outcome::Drained => "drained",
             Outcome::Malformed => "malformed",
             Outcome::Internal => "internal",
@@ -267,3 +270,43 @@ impl fmt::Display for BodyError {
 }
 
 impl std::error::Error for BodyError {}
+
+/// What ends a tunnel before both of its sides have ended it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TunnelError {
+    /// The client's side broke.
+    Client,
+    /// The router's side broke.
+    Upstream,
+    /// Nothing moved for `timeouts.stream_silence`.
+    Silence,
+    /// `timeouts.request` was over.
+    Deadline,
+    /// The drain was over.
+    Drained,
+}
+
+impl TunnelError {
+    /// How the request ended.
+    #[must_use]
+    pub fn outcome(self) -> Outcome {
+        match self {
+            TunnelError::Client => Outcome::ClientGone,
+            TunnelError::Upstream => Outcome::UpstreamAborted,
+            TunnelError::Silence | TunnelError::Deadline => Outcome::Timeout,
+            TunnelError::Drained => Outcome::Drained,
+        }
+    }
+
+    /// `error.type` of the log.
+    #[must_use]
+    pub fn code(self) -> &'static str {
+        match self {
+            TunnelError::Client => "client_gone",
+            TunnelError::Upstream => "upstream_aborted",
+            TunnelError::Silence => "stream_silence",
+            TunnelError::Deadline => "request_timeout",
+            TunnelError::Drained => "drained",
+        }
+    }
+}

@@ -2,8 +2,9 @@
 
 use super::error::{BodyError, BoxError, ProxyError, Retry, Stage};
 use super::guard::{Guarded, Panicked};
+use super::upgrade::Offer;
 use crate::net::{DialError, PoolError};
-use http::{Request, Response, StatusCode};
+use http::{HeaderMap, Request, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 use std::error::Error;
@@ -23,6 +24,7 @@ pin_project! {
     pub struct ResponseFuture<F> {
         #[pin]
         inner: F,
+        offer: Option<Offer>,
     }
 }
 
@@ -58,6 +60,7 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         ResponseFuture {
+            offer: Offer::of(request.headers()),
             inner: self.pool.call(request.map(Guarded::new)),
         }
     }
@@ -109,15 +112,27 @@ where
     type Output = Result<Response<FromUpstream<R>>, ProxyError>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let response = ready!(self.project().inner.poll(cx)).map_err(explain)?;
-        if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-            return Poll::Ready(Err(ProxyError::upstream(
-                Stage::ResponseHead,
-                Retry::Unsafe,
-                "the router switched protocols without having been asked to".to_owned(),
-            )));
+        let this = self.project();
+        let response = ready!(this.inner.poll(cx)).map_err(explain)?;
+        if response.status() == StatusCode::SWITCHING_PROTOCOLS
+            && let Some(message) = not_asked(this.offer.as_ref(), response.headers())
+        {
+            let (stage, retry) = (Stage::ResponseHead, Retry::Unsafe);
+            let error = ProxyError::upstream(stage, retry, message.to_owned());
+            return Poll::Ready(Err(error));
         }
         Poll::Ready(Ok(response.map(|inner| FromUpstream { inner })))
+    }
+}
+
+/// What is wrong with a 101, if anything.
+fn not_asked(offer: Option<&Offer>, answer: &HeaderMap) -> Option<&'static str> {
+    match offer {
+        None => Some("the router switched protocols without having been asked to"),
+        Some(offer) if !offer.is_answered_by(answer) => {
+            Some("the router switched to another protocol than it was asked for")
+        }
+        Some(_) => None,
     }
 }
 

@@ -31,6 +31,11 @@ impl ClientIo {
         }
     }
 
+    /// The socket alone, when what comes is no HTTP any more.
+    pub(super) fn into_stream(mut self) -> Option<TcpStream> {
+        self.stream.take()
+    }
+
     fn parts(&mut self) -> io::Result<(Pin<&mut TcpStream>, &Client)> {
         match &mut self.stream {
             Some(stream) => Ok((Pin::new(stream), &self.client)),
@@ -118,11 +123,18 @@ impl Drop for ClientIo {
             return;
         };
         if self.client.must_reset() && tokio::runtime::Handle::try_current().is_ok() {
-            tokio::task::spawn_local(async move {
-                tokio::time::sleep(BEFORE_RESET).await;
-                // With a linger of zero the kernel sends RST instead of FIN.
-                let _ = SockRef::from(&stream).set_linger(Some(Duration::ZERO));
-            });
+            reset(stream);
         }
     }
+}
+
+/// Ends a connection by RST, once what the kernel still holds has had its moment; at the latest when
+/// the worker ends. Called on a worker.
+pub(super) fn reset(stream: TcpStream) {
+    // With a linger of zero the kernel sends RST instead of FIN.
+    let _ = SockRef::from(&stream).set_linger(Some(Duration::ZERO));
+    tokio::task::spawn_local(async move {
+        tokio::time::sleep(BEFORE_RESET).await;
+        drop(stream);
+    });
 }

@@ -19,6 +19,8 @@ mod serve;
 mod stack;
 mod stamp;
 mod ticket;
+mod tunnel;
+mod upgrade;
 mod usage;
 mod worker;
 

@@ -1,13 +1,15 @@
 //! One log line and one set of counts for every request, however it ends: with its last byte, with a
-//! client that left, a router that broke off, or a future that was dropped.
+//! client that left, a router that broke off, or a future that was dropped. Of a request that opens a
+//! tunnel the record is handed over with it.
 
 use super::client::Client;
 use super::error::{BodyError, BoxError};
 use super::ticket::{InflowSeen, Ticket};
+use super::tunnel::{Handover, Opening};
 use super::worker::Worker;
-use crate::net::caused_by;
+use crate::net::{Switched, caused_by};
 use bytes::Bytes;
-use http::{Method, Request, Response};
+use http::{Method, Request, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 use std::convert::Infallible;
@@ -24,6 +26,7 @@ use tower::{Layer, Service};
 pub struct RecordLayer {
     worker: Rc<Worker>,
     client: Rc<Client>,
+    handover: Handover,
 }
 
 /// The service of [`RecordLayer`].
@@ -39,6 +42,7 @@ pin_project! {
         #[pin]
         inner: F,
         ticket: Option<Box<Ticket>>,
+        handover: Handover,
     }
 }
 
@@ -66,8 +70,12 @@ pin_project! {
 impl RecordLayer {
     /// For one connection.
     #[must_use]
-    pub fn new(worker: Rc<Worker>, client: Rc<Client>) -> RecordLayer {
-        RecordLayer { worker, client }
+    pub fn new(worker: Rc<Worker>, client: Rc<Client>, handover: Handover) -> RecordLayer {
+        RecordLayer {
+            worker,
+            client,
+            handover,
+        }
     }
 }
 
@@ -114,6 +122,7 @@ where
         ResponseFuture {
             inner: self.inner.call(request),
             ticket: Some(Box::new(ticket)),
+            handover: self.layer.handover.clone(),
         }
     }
 }
@@ -131,6 +140,14 @@ where
         let this = self.project();
         let Ok(mut response) = ready!(this.inner.poll(cx));
         let mut ticket = this.ticket.take();
+        if response.status() == StatusCode::SWITCHING_PROTOCOLS
+            && let Some(router) = response.extensions_mut().remove::<Switched>()
+            && let Some(mut ticket) = ticket.take()
+        {
+            ticket.answered(&mut response);
+            ticket.opens_tunnel();
+            this.handover.give(Opening { ticket, router });
+        }
         if let Some(ticket) = &mut ticket {
             ticket.answered(&mut response);
             // Nobody will poll a body that is empty, or that an answer to HEAD must not have.

@@ -15,6 +15,7 @@ use super::request_id::RequestIdLayer;
 use super::respond::{Answer, RespondLayer};
 use super::screen::{Limited, ScreenLayer};
 use super::stamp::{StampLayer, StampNames};
+use super::tunnel::Handover;
 use super::worker::Worker;
 use crate::net::{Pool, PoolError, PooledBody};
 use bytes::Bytes;
@@ -77,10 +78,11 @@ impl StackParts {
         &self.worker
     }
 
-    /// The stack for one client connection.
+    /// The stack for one client connection; a tunnel that a request opens is handed over.
     pub fn stack<P, B>(
         &self,
         client: &Rc<Client>,
+        handover: &Handover,
         router: P,
     ) -> impl Service<
         Request<Incoming>,
@@ -100,7 +102,11 @@ impl StackParts {
             // The id is there before anything can fail, so that everything can be found by it.
             .layer(RequestIdLayer)
             // One log line, whatever happens below.
-            .layer(RecordLayer::new(Rc::clone(worker), Rc::clone(client)))
+            .layer(RecordLayer::new(
+                Rc::clone(worker),
+                Rc::clone(client),
+                handover.clone(),
+            ))
             // Every answer below is stamped, kvgauge's own included.
             .layer(StampLayer::new(
                 worker.stamps.clone(),

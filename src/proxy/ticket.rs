@@ -40,6 +40,7 @@ pub(super) struct Ticket {
     trace_id: Option<[u8; 32]>,
     pub(super) inflow: Rc<InflowSeen>,
     answer: Answer,
+    is_tunnel: bool,
     ended: bool,
 }
 
@@ -94,6 +95,7 @@ impl Ticket {
             },
             worker,
             client,
+            is_tunnel: false,
             ended: false,
         }
     }
@@ -132,6 +134,23 @@ impl Ticket {
         if answer.reader.feed(data) && answer.first_content.is_none() && answer.failed.is_none() {
             answer.first_content = Some(self.start.elapsed());
         }
+    }
+
+    /// From here on bytes are the tunnel's, which tells them.
+    pub(super) fn opens_tunnel(&mut self) {
+        self.is_tunnel = true;
+        self.answer.stream = None;
+        self.worker.meters.tunnel_began();
+    }
+
+    /// Bytes that the tunnel has carried, from the client and to it.
+    pub(super) fn carried(&mut self, inward: u64, outward: u64) {
+        self.inflow.bytes.set(inward);
+        self.answer.bytes_out = outward;
+    }
+
+    pub(super) fn start(&self) -> Instant {
+        self.start
     }
 
     /// The last byte is on its way.
@@ -194,6 +213,7 @@ impl Ticket {
             status: answer.status.map(|s| s.as_u16()),
             outcome: outcome.as_str(),
             duration,
+            is_tunnel: self.is_tunnel,
             ttft: answer
                 .first_content
                 .filter(|_| stream && answer.status == Some(StatusCode::OK)),

@@ -90,6 +90,17 @@ impl Client {
         self.wire.some().map_err(End::from)
     }
 
+    /// As much as this from what comes.
+    pub(crate) fn exactly(&mut self, n: usize) -> Vec<u8> {
+        let bytes = self.wire.exactly(n);
+        bytes.unwrap_or_else(|error| panic!("fewer than {n} bytes: {error}"))
+    }
+
+    /// The socket, for a thread of its own.
+    pub(crate) fn socket(&self) -> TcpStream {
+        self.wire.stream.try_clone().unwrap()
+    }
+
     /// Everything up to the connection's end.
     pub(crate) fn rest(&mut self) -> (Vec<u8>, End) {
         self.wire.rest()

@@ -141,6 +141,26 @@ impl Connection {
         self.wire.stream.write_all(bytes.as_ref())
     }
 
+    /// As much as this from what comes.
+    pub(crate) fn exactly(&mut self, n: usize) -> io::Result<Vec<u8>> {
+        self.wire.exactly(n)
+    }
+
+    /// Everything up to the other side's end, and how it ended.
+    pub(crate) fn rest(&mut self) -> (Vec<u8>, End) {
+        self.wire.rest()
+    }
+
+    /// Sends FIN but goes on reading.
+    pub(crate) fn finish(&mut self) -> io::Result<()> {
+        self.wire.stream.shutdown(std::net::Shutdown::Write)
+    }
+
+    /// The socket, for a thread of its own.
+    pub(crate) fn socket(&self) -> TcpStream {
+        self.wire.stream.try_clone().unwrap()
+    }
+
     /// Sends a chunk.
     pub(crate) fn chunk(&mut self, data: impl AsRef<[u8]>) -> io::Result<()> {
         let data = data.as_ref();
