@@ -3,7 +3,7 @@
 use super::error::{ProxyError, Stage};
 use super::worker::Worker;
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, DATE, RETRY_AFTER};
+use http::header::{CONNECTION, CONTENT_TYPE, DATE, RETRY_AFTER};
 use http::{HeaderValue, Request, Response};
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
@@ -137,7 +137,11 @@ fn own_response<R>(error: &ProxyError) -> Response<Answer<R>> {
     if let Ok(date) = HeaderValue::from_str(&httpdate::fmt_http_date(SystemTime::now())) {
         headers.insert(DATE, date);
     }
-    if error.stage == Stage::Admission {
+    // What is left of the body is not waited for (RFC 9110, 15.5.9).
+    if error.stage == Stage::RequestBodyTimeout {
+        headers.insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    if matches!(error.stage, Stage::Admission | Stage::Descriptors) {
         headers.insert(RETRY_AFTER, RETRY_SECONDS);
     }
     response

@@ -5,7 +5,7 @@
 use super::admit::AdmitLayer;
 use super::break_off::{BreakOffLayer, Flushed};
 use super::client::Client;
-use super::deadline::{DeadlineLayer, Timed};
+use super::deadline::{DeadlineLayer, Heard, Timed};
 use super::forward::{Forward, FromUpstream};
 use super::hop::HopLayer;
 use super::record::{Inflow, Outflow, RecordLayer};
@@ -23,7 +23,7 @@ use std::sync::Arc;
 use tower::{Service, ServiceBuilder};
 
 /// What is sent to the router.
-pub type RequestBody = Limited<Inflow<Incoming>>;
+pub type RequestBody = Heard<Limited<Inflow<Incoming>>>;
 
 /// What is sent to the client.
 pub type ResponseBody = Outflow<Answer<Flushed<Timed<FromUpstream<PooledBody<RequestBody>>>>>>;

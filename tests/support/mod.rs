@@ -14,6 +14,7 @@ pub(crate) mod kvgauge;
 pub(crate) mod lines;
 pub(crate) mod page;
 pub(crate) mod pools;
+pub(crate) mod proc;
 pub(crate) mod program;
 pub(crate) mod router;
 pub(crate) mod same;
