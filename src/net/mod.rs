@@ -22,7 +22,7 @@ pub use aside::aside;
 pub use bearer::{Bearer, Keeper};
 pub use causes::caused_by;
 pub use connect::{Connect, Plain};
-pub use dial::{DialError, dial};
+pub use dial::{DialError, dial, out_of_descriptors};
 pub use file::{Seen, small_file};
 pub use limits::raise_descriptor_limit;
 pub use listen::{bind, prepare};

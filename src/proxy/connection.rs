@@ -98,11 +98,13 @@ where
                 handover: handover.clone(),
                 version: request.version(),
             };
-            handover.set_may_come(holds_any(request.headers(), &[UPGRADE]));
-            leaving.last_request();
-            let answer = stack.clone().call(request);
+            let (mut stack, client) = (stack.clone(), Rc::clone(&client));
             async move {
-                let Ok(mut response) = answer.await;
+                poll_fn(|cx| client.poll_all_left(cx)).await;
+                let may_switch = holds_any(request.headers(), &[UPGRADE]);
+                leaving.handover.set_may_come(may_switch);
+                leaving.last_request();
+                let Ok(mut response) = stack.call(request).await;
                 leaving.last_answer(&mut response);
                 Ok::<_, Infallible>(response)
             }
@@ -269,10 +271,15 @@ fn malformed(worker: &Worker, client: &Client, reason: &'static str, status: Opt
 pub(super) fn sweep(client: &Client, worker: &Worker, now: Instant) {
     let timeouts = &worker.settings.timeouts;
     let waited = client.waited(now);
+    if client
+        .takes_nothing(now)
+        .is_some_and(|stuck| stuck > timeouts.client_idle)
+    {
+        client.ask(Asked::Gone);
+    }
     match client.waiting() {
         Waiting::FirstByte if waited > timeouts.request_head => client.ask(Asked::Finish),
         Waiting::Head if waited > timeouts.request_head => client.ask(Asked::SlowHead),
-        // Idle, or not taking what is left of its answer.
         Waiting::NextRequest if waited > timeouts.client_idle => client.ask(Asked::Gone),
         // A client that takes nothing keeps the body's own clock from being looked at.
         Waiting::Nothing

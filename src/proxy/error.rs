@@ -73,12 +73,16 @@ pub enum Stage {
     RequestHead,
     /// The request's body is malformed, or broke off.
     RequestBody,
+    /// Nothing of the request's body came for too long.
+    RequestBodyTimeout,
     /// The request's body passed its limit.
     RequestTooLarge,
     /// A method or protocol that is not carried.
     Unsupported,
     /// No room for the request.
     Admission,
+    /// No descriptor for a connection to the router.
+    Descriptors,
     /// No connection to the router.
     Connect,
     /// No connection to the router in time.
@@ -156,9 +160,10 @@ impl ProxyError {
     pub fn status(&self) -> StatusCode {
         match self.stage {
             Stage::RequestHead | Stage::RequestBody => StatusCode::BAD_REQUEST,
+            Stage::RequestBodyTimeout => StatusCode::REQUEST_TIMEOUT,
             Stage::RequestTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Stage::Unsupported => StatusCode::NOT_IMPLEMENTED,
-            Stage::Admission => StatusCode::SERVICE_UNAVAILABLE,
+            Stage::Admission | Stage::Descriptors => StatusCode::SERVICE_UNAVAILABLE,
             Stage::Connect | Stage::ResponseHead => StatusCode::BAD_GATEWAY,
             Stage::ConnectTimeout | Stage::ResponseHeadTimeout | Stage::Deadline => {
                 StatusCode::GATEWAY_TIMEOUT
@@ -175,10 +180,12 @@ impl ProxyError {
             | Stage::RequestBody
             | Stage::RequestTooLarge
             | Stage::Unsupported => Outcome::Rejected,
-            Stage::Admission => Outcome::Overloaded,
+            Stage::Admission | Stage::Descriptors => Outcome::Overloaded,
             Stage::Connect | Stage::ConnectTimeout => Outcome::UpstreamUnreachable,
             Stage::ResponseHead => Outcome::UpstreamAborted,
-            Stage::ResponseHeadTimeout | Stage::Deadline => Outcome::Timeout,
+            Stage::RequestBodyTimeout | Stage::ResponseHeadTimeout | Stage::Deadline => {
+                Outcome::Timeout
+            }
             Stage::Internal => Outcome::Internal,
         }
     }
@@ -189,9 +196,11 @@ impl ProxyError {
         match self.stage {
             Stage::RequestHead => "bad_request",
             Stage::RequestBody => "bad_request_body",
+            Stage::RequestBodyTimeout => "request_body_timeout",
             Stage::RequestTooLarge => "request_too_large",
             Stage::Unsupported => "unsupported",
             Stage::Admission => "overloaded",
+            Stage::Descriptors => "out_of_descriptors",
             Stage::Connect => "upstream_unreachable",
             Stage::ConnectTimeout => "upstream_connect_timeout",
             Stage::ResponseHead => "upstream_aborted",

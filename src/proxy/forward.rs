@@ -1,12 +1,13 @@
 //! The innermost service: a request to the router, its answer back. Names its failures.
 
-use super::error::{BodyError, BoxError, ProxyError, Retry, Stage};
+use super::error::{BodyError, BoxError, ProxyError, Retry, Stage, Who};
 use super::guard::{Guarded, Panicked};
 use super::upgrade::Offer;
 use crate::net::{DialError, PoolError};
 use http::{HeaderMap, Request, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
+use std::borrow::Cow;
 use std::error::Error;
 use std::future::Future;
 use std::pin::Pin;
@@ -68,6 +69,14 @@ where
 
 pub(super) fn explain(error: PoolError) -> ProxyError {
     match error {
+        PoolError::Dial(error) if error.is_out_of_descriptors() => ProxyError {
+            who: Who::Kvgauge,
+            stage: Stage::Descriptors,
+            retry: Retry::Safe,
+            message: Cow::Owned(format!(
+                "kvgauge has no file descriptor left for a connection to the router ({error}): raise its limit of open files (ulimit -n), or lower limits.connections"
+            )),
+        },
         PoolError::Dial(error) => {
             let stage = match error {
                 DialError::Timeout { .. } | DialError::Unresolved { .. } => Stage::ConnectTimeout,

@@ -53,6 +53,15 @@ fn peer_has_left(stream: &TcpStream) -> bool {
     )
 }
 
+fn wrote(client: &Client, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+    match &written {
+        Poll::Pending => client.got_stuck(),
+        Poll::Ready(Ok(_)) => client.bytes_left(),
+        Poll::Ready(Err(_)) => {}
+    }
+    written
+}
+
 impl AsyncRead for ClientIo {
     fn poll_read(
         mut self: Pin<&mut Self>,
@@ -77,9 +86,7 @@ impl AsyncWrite for ClientIo {
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
         let (stream, client) = self.parts()?;
-        let written = ready!(stream.poll_write(cx, buf))?;
-        client.bytes_left();
-        Poll::Ready(Ok(written))
+        wrote(client, stream.poll_write(cx, buf))
     }
 
     fn poll_write_vectored(
@@ -88,9 +95,7 @@ impl AsyncWrite for ClientIo {
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let (stream, client) = self.parts()?;
-        let written = ready!(stream.poll_write_vectored(cx, bufs))?;
-        client.bytes_left();
-        Poll::Ready(Ok(written))
+        wrote(client, stream.poll_write_vectored(cx, bufs))
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -119,6 +124,7 @@ impl AsyncWrite for ClientIo {
 
 impl Drop for ClientIo {
     fn drop(&mut self) {
+        self.client.connection_ended();
         let Some(stream) = self.stream.take() else {
             return;
         };

@@ -150,10 +150,12 @@ where
         }
         if let Some(ticket) = &mut ticket {
             ticket.answered(&mut response);
-            // Nobody will poll a body that is empty, or that an answer to HEAD must not have.
-            if response.body().is_end_stream() || ticket.method == Method::HEAD {
-                ticket.completed();
-            }
+        }
+        // Nobody will poll a body that is empty, or that an answer to HEAD must not have.
+        if let Some(ticket) = ticket
+            .take_if(|ticket| response.body().is_end_stream() || ticket.method == Method::HEAD)
+        {
+            ticket.completed();
         }
         Poll::Ready(Ok(response.map(|inner| Outflow { inner, ticket })))
     }
@@ -175,8 +177,14 @@ where
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let mut this = self.project();
         let frame = ready!(this.inner.as_mut().poll_frame(cx));
-        if this.inner.is_end_stream() || frame.is_none() {
-            this.client.body_came_whole();
+        let (last, whole) = match &frame {
+            // After trailers nobody polls again.
+            Some(Ok(frame)) => (frame.data_ref(), frame.is_trailers()),
+            Some(Err(_)) => (None, false),
+            None => (None, true),
+        };
+        if whole || this.inner.is_end_stream() {
+            this.client.body_came_whole(last.map(|data| &data[..]));
         }
         if let Some(Ok(frame)) = &frame
             && let Some(data) = frame.data_ref()
@@ -224,20 +232,25 @@ where
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let mut this = self.project();
         let frame = ready!(this.inner.as_mut().poll_frame(cx));
-        if let Some(ticket) = this.ticket {
-            match &frame {
-                Some(Ok(frame)) => {
-                    if let Some(data) = frame.data_ref() {
-                        ticket.flowed(data);
-                    }
-                    // After trailers, and after the last frame of a known length, nobody polls again.
-                    if frame.is_trailers() || this.inner.is_end_stream() {
-                        ticket.completed();
-                    }
+        let Some(ticket) = this.ticket.as_mut() else {
+            return Poll::Ready(frame);
+        };
+        let whole = match &frame {
+            Some(Ok(frame)) => {
+                if let Some(data) = frame.data_ref() {
+                    ticket.flowed(data);
                 }
-                Some(Err(error)) => ticket.end(error.outcome(), Some(error.code())),
-                None => ticket.completed(),
+                // After trailers, and after the last frame of a known length, nobody polls again.
+                frame.is_trailers() || this.inner.is_end_stream()
             }
+            Some(Err(error)) => {
+                ticket.end(error.outcome(), Some(error.code()));
+                false
+            }
+            None => true,
+        };
+        if let Some(ticket) = this.ticket.take_if(|_| whole) {
+            ticket.completed();
         }
         Poll::Ready(frame)
     }

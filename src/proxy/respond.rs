@@ -138,9 +138,13 @@ fn own_response<R>(error: &ProxyError) -> Response<Answer<R>> {
         headers.insert(DATE, date);
     }
     match error.stage {
-        Stage::Admission => drop(headers.insert(RETRY_AFTER, RETRY_SECONDS)),
-        // Nobody knows what is left of the request.
-        Stage::Internal => drop(headers.insert(CONNECTION, HeaderValue::from_static("close"))),
+        Stage::Admission | Stage::Descriptors => {
+            headers.insert(RETRY_AFTER, RETRY_SECONDS);
+        }
+        // What is left of the request is not waited for (RFC 9110, 15.5.9), or known to nobody.
+        Stage::RequestBodyTimeout | Stage::Internal => {
+            headers.insert(CONNECTION, HeaderValue::from_static("close"));
+        }
         _ => {}
     }
     response

@@ -4,7 +4,7 @@ use super::client::Client;
 use super::connection;
 use super::guard::caught;
 use super::stack::StackParts;
-use super::worker::{Counted, Load, Phase, Worker};
+use super::worker::{COMPLAINT_PAUSE, Counted, Load, Phase, Worker};
 use crate::config::Settings;
 use crate::net::{self, Addresses};
 use crate::publish::Stamps;
@@ -335,6 +335,7 @@ impl Acceptor {
     {
         let listener = tokio::net::TcpListener::from_std(listener)?;
         let mut back_off = ACCEPT_BACK_OFF.0;
+        let mut told: Option<Instant> = None;
         loop {
             let accepted = tokio::select! {
                 biased;
@@ -349,8 +350,15 @@ impl Acceptor {
                 Ok(None) => return Ok(()),
                 Err(error) => {
                     self.failures.increment(1);
-                    if back_off == ACCEPT_BACK_OFF.0 {
-                        tracing::warn!(%error, "A client's connection can't be accepted: raise the limit of open files (ulimit -n) if it is that.");
+                    // Now and then one succeeds in between, so what is counted is time.
+                    if told.is_none_or(|last| last.elapsed() >= COMPLAINT_PAUSE) {
+                        told = Some(Instant::now());
+                        let cure = if net::out_of_descriptors(&error) {
+                            "raise the limit of open files (ulimit -n), or lower limits.connections"
+                        } else {
+                            "clients wait in the listener's queue"
+                        };
+                        tracing::warn!("A client's connection can't be accepted ({error}): {cure}");
                     }
                     sleep(back_off).await;
                     back_off = (back_off * 2).min(ACCEPT_BACK_OFF.1);

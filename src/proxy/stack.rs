@@ -5,7 +5,7 @@
 use super::admit::AdmitLayer;
 use super::break_off::{BreakOffLayer, Flushed};
 use super::client::Client;
-use super::deadline::{DeadlineLayer, Timed};
+use super::deadline::{DeadlineLayer, Heard, Timed};
 use super::error::BoxError;
 use super::forward::{Forward, FromUpstream};
 use super::guard::{GuardLayer, Guarded};
@@ -28,7 +28,7 @@ use std::sync::Arc;
 use tower::{Service, ServiceBuilder};
 
 /// What is sent to the router.
-pub type RequestBody = Guarded<Limited<Inflow<Incoming>>>;
+pub type RequestBody = Guarded<Heard<Limited<Inflow<Incoming>>>>;
 
 /// What is sent to the client of the router's body `B`.
 pub type ResponseBody<B = PooledBody<RequestBody>> =

@@ -153,8 +153,15 @@ impl Ticket {
         self.start
     }
 
-    /// The last byte is on its way.
-    pub(super) fn completed(&mut self) {
+    /// The answer is whole, and hyper has the last of it or is about to: the request ends when the
+    /// kernel has it too.
+    pub(super) fn completed(self: Box<Self>) {
+        let client = Rc::clone(&self.client);
+        client.answer_is_whole(self);
+    }
+
+    /// The last byte has been handed to the kernel.
+    pub(super) fn left(mut self: Box<Self>) {
         match self.answer.failed {
             Some(failed) => self.end(failed.outcome, Some(failed.code)),
             None => self.end(Outcome::Complete, None),

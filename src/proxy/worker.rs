@@ -1,6 +1,6 @@
 //! What all connections of one worker share. A worker is one thread, so nothing here is locked.
 
-use super::error::{ProxyError, Who};
+use super::error::{ProxyError, Stage, Who};
 use super::stack::UpstreamPool;
 use crate::config::Settings;
 use crate::net::{Addresses, Pool, PoolLimits};
@@ -53,8 +53,8 @@ pub struct Worker {
     complained: Cell<Option<Instant>>,
 }
 
-/// Between two complaints of one worker's about the router.
-const COMPLAINT_PAUSE: Duration = Duration::from_secs(10);
+/// Between two complaints of one worker's about the router, or of the acceptor's.
+pub(super) const COMPLAINT_PAUSE: Duration = Duration::from_secs(10);
 
 impl Worker {
     /// A worker that serves.
@@ -100,14 +100,16 @@ impl Worker {
         self.phase.set(phase.max(self.phase.get()));
     }
 
-    /// Says on standard error what is wrong with the router, now and then: the log has every case.
+    /// Says on standard error what is wrong with the router, or that there is no descriptor for it, now
+    /// and then: the log has every case.
     pub fn complain(&self, error: &ProxyError) {
         let now = Instant::now();
         let quiet = self
             .complained
             .get()
             .is_none_or(|last| now.saturating_duration_since(last) >= COMPLAINT_PAUSE);
-        if error.who == Who::Upstream && quiet {
+        let told = error.who == Who::Upstream || error.stage == Stage::Descriptors;
+        if told && quiet {
             self.complained.set(Some(now));
             tracing::warn!("{error}");
         }

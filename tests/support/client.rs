@@ -25,6 +25,28 @@ impl Client {
         })
     }
 
+    /// One for whom the kernel keeps little of what it does not read.
+    pub(crate) fn slow(address: SocketAddr) -> Self {
+        let socket = socket2::Socket::new(
+            socket2::Domain::for_address(address),
+            socket2::Type::STREAM,
+            None,
+        )
+        .unwrap();
+        socket.set_recv_buffer_size(4096).unwrap();
+        socket.connect(&address.into()).unwrap();
+        let stream = TcpStream::from(socket);
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        Self {
+            wire: Wire::new(stream),
+        }
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.wire.stream.local_addr().unwrap()
+    }
+
     /// How long a read and a write wait; else 10 s.
     pub(crate) fn patience(&mut self, time: Duration) -> &mut Self {
         self.wire.stream.set_read_timeout(Some(time)).unwrap();

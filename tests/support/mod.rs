@@ -15,6 +15,7 @@ pub(crate) mod lines;
 pub(crate) mod names;
 pub(crate) mod page;
 pub(crate) mod pools;
+pub(crate) mod proc;
 pub(crate) mod program;
 pub(crate) mod router;
 pub(crate) mod same;
