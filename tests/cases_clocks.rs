@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use support::client::post;
 use support::steps::{self, Step};
 use support::upstream::{By, OK, STREAM};
-use support::{Client, End, Next, Page, Request, Setup, Upstream, get, proc};
+use support::{Client, End, Next, Page, Process, Request, Setup, Upstream, get};
 
 const CHAT: &str = "/v1/chat/completions";
 const MS: Duration = Duration::from_millis(1);
@@ -277,7 +277,11 @@ fn b44(settings: &str, held: Held, stay: Duration) {
         .start();
     kvgauge.until_up("decode");
     let told = || kvgauge.diagnostics.all().len();
-    let (begun, spent, lines) = (Instant::now(), proc::processor_time(kvgauge.pid()), told());
+    let (begun, spent, lines) = (
+        Instant::now(),
+        Process::new(kvgauge.pid()).processor_time(),
+        told(),
+    );
     let clients: Vec<_> = (0..200)
         .map(|_| {
             let mut client = Client::connect(kvgauge.listen);
@@ -289,7 +293,7 @@ fn b44(settings: &str, held: Held, stay: Duration) {
         .collect();
     support::pause(stay);
     let took = begun.elapsed();
-    let spent = proc::processor_time(kvgauge.pid()) - spent;
+    let spent = Process::new(kvgauge.pid()).processor_time() - spent;
     let lines = told() - lines;
     println!("B44: {spent:?} of processor time and {lines} diagnostics in {took:?}");
     assert!(spent * 5 < took, "{spent:?} of processor time in {took:?}");
@@ -395,7 +399,7 @@ fn b45_an_event_without_an_end_costs_no_memory() {
     let mut kvgauge = Setup::new(upstream.address()).start();
     let mut client = Client::connect(kvgauge.listen);
     client.patience(Duration::from_secs(60));
-    let before = proc::memory(kvgauge.pid());
+    let before = Process::new(kvgauge.pid()).resident_kib();
     client.send(post(CHAT, "x-request-id: b45\r\n", "{\"stream\":true}"));
     assert_eq!(client.head().status(), 200);
     let (mut came, mut most) = (0, before);
@@ -412,15 +416,12 @@ fn b45_an_event_without_an_end_costs_no_memory() {
             came += piece.len() as u64;
         }
         rest.extend_from_slice(behind);
-        most = most.max(proc::memory(kvgauge.pid()));
+        most = most.max(Process::new(kvgauge.pid()).resident_kib());
     }
     assert_eq!((&first[..], came, &rest), (&b"data: "[..], length, &last));
     let grown = most - before;
-    println!(
-        "B45: {length} bytes without a line end, memory grew by {} KiB",
-        grown / 1024
-    );
-    assert!(grown < 16 * 1024 * 1024, "memory grew by {grown} bytes");
+    println!("B45: {length} bytes without a line end, memory grew by {grown} KiB");
+    assert!(grown < 16 * 1024, "memory grew by {grown} KiB");
     let lines = kvgauge.lines_to_the_end();
     let line = &lines[0];
     assert_eq!(line["outcome"], "complete", "{line}");

@@ -1,4 +1,5 @@
-//! The real `openai` client through kvgauge to the real `sglang-router`.
+//! The real `openai` client in Python through kvgauge: to the real `sglang-router`, and to a server
+//! that plays what the router does not. `real_node.rs` does the same with the client for Node.
 
 #![allow(
     clippy::unwrap_used,
@@ -11,54 +12,29 @@
 mod engines;
 mod support;
 
-use engines::Engines;
+use engines::{Engines, MODEL};
 use kvgauge::kv::Role;
+use std::time::Duration;
+use support::openai::{self, Passage};
 use support::program::script;
 use support::router::Router;
-use support::tap::Tap;
-use support::{Setup, same};
+use support::{Kvgauge, Process, Setup};
+
+/// Runs a script; how many answers its client was given.
+fn calls(name: &str, arguments: &[&str]) -> usize {
+    let text = script(name, arguments);
+    text.trim().lines().last().unwrap().parse().unwrap()
+}
 
 /// Lets the client make its calls, and compares every exchange in front of kvgauge with the one
 /// behind it.
 fn through(mode: &str, router: &Router, sources: &[(&str, &str, String)]) {
-    let back = Tap::new(router.api);
-    let mut setup = Setup::new(back.address()).source_at("router", "", &router.metrics_url());
-    for (name, role, url) in sources {
-        setup = setup.source_at(name, role, url);
-    }
-    let kvgauge = setup.start();
-    for (name, ..) in sources {
-        kvgauge.until_up(name);
-    }
-    let front = Tap::new(kvgauge.listen);
-    let base = format!("http://{}/v1", front.address());
-    let text = script(
-        "openai_client.py",
-        [base, engines::MODEL.to_owned(), mode.to_owned()],
-    );
-    let calls: usize = text.trim().lines().last().unwrap().parse().unwrap();
-    assert!(calls > 10, "{text}");
-
-    let exchanges = front.exchanges();
-    assert_eq!(exchanges.len(), calls, "one exchange a call");
-    let behind = back.exchanges();
-    assert_eq!(behind.len(), calls, "and each was forwarded once");
-    for exchange in &exchanges {
-        let id = exchange.answer.get("x-request-id").expect("an id");
-        let same_id = |head: &support::Head| head.get("x-request-id").as_deref() == Some(&id);
-        let other = behind
-            .iter()
-            .find(|other| same_id(&other.request))
-            .expect("the same behind");
-        same::check(&exchange.request.start, exchange, other);
-        let line = kvgauge.line_of(&id);
-        assert_eq!(
-            line["http.response.status_code"],
-            exchange.answer.status(),
-            "{line}"
-        );
-        assert_eq!(line["outcome"], "complete", "{line}");
-    }
+    let mut all = vec![("router", "", router.metrics_url())];
+    all.extend(sources.iter().cloned());
+    let passage = Passage::to(router.api, &all);
+    let calls = calls("openai_client.py", &[&passage.base_url(), MODEL, mode]);
+    assert!(calls >= 10, "{calls}");
+    passage.passed(calls);
 }
 
 #[test]
@@ -90,4 +66,59 @@ fn the_openai_client_through_a_disaggregated_router() {
             ("decode", "decode", engines.metrics_url(1)),
         ],
     );
+}
+
+#[test]
+#[ignore = "needs openai: tests/run"]
+fn errors_retries_timeouts_and_broken_streams_are_what_the_client_knows_them_as() {
+    let server = openai::played();
+    let passage = Passage::to_played(server.address());
+    let calls = calls("openai_played.py", &[&passage.base_url(), "calls"]);
+    passage.passed(calls);
+    // The client that gave up waiting has taken its request away from the server.
+    let gone = |line: &&serde_json::Value| line["outcome"] == "client_gone";
+    let lines = passage.kvgauge.lines();
+    assert_eq!(lines.iter().filter(gone).count(), 1, "{lines:#?}");
+    assert_eq!(lines.len(), calls + 1, "one line a request");
+    server.none_open(Duration::from_secs(10));
+}
+
+#[test]
+#[ignore = "needs sglang-router and openai: tests/run"]
+fn embeddings_through_the_real_router() {
+    // The simulated engines have none, so the worker is played.
+    let worker = openai::played();
+    let router = Router::plain(&[worker.address()], &["--disable-retries"]);
+    let passage = Passage::to(router.api, &[("router", "", router.metrics_url())]);
+    let calls = calls("openai_played.py", &[&passage.base_url(), "embeddings"]);
+    passage.passed(calls);
+}
+
+#[test]
+#[ignore = "needs openai: tests/run"]
+fn a_hundred_megabytes_of_images_pass_whole_and_are_not_kept() {
+    let server = openai::summing(false);
+    images(&Setup::new(server.address()).start());
+}
+
+#[test]
+#[ignore = "needs sglang-router and openai: tests/run"]
+fn a_hundred_megabytes_of_images_through_the_real_router() {
+    let worker = openai::summing(true);
+    let router = Router::plain(&[worker.address()], &["--disable-retries"]);
+    images(&Setup::new(router.api).start());
+}
+
+/// The server refuses them unless all have come.
+fn images(kvgauge: &Kvgauge) {
+    let process = Process::new(kvgauge.pid());
+    let before = process.resident_kib();
+    let base = format!("http://{}/v1", kvgauge.listen);
+    assert_eq!(calls("openai_played.py", &[&base, "images"]), 1);
+    let line = kvgauge.line(1);
+    assert_eq!(line["outcome"], "complete", "{line}");
+    assert!(line["bytes_in"].as_u64() > Some(100_000_000), "{line}");
+    let grown = process.peak_kib() - before;
+    println!("resident memory grew by {grown} KiB at most, from {before} KiB");
+    assert!(grown < 20 * 1024, "{grown} KiB more at the peak");
 }

@@ -12,7 +12,7 @@ use crate::publish::Stamp;
 use crate::telemetry::log::Record as Line;
 use crate::telemetry::{Finished, method_label, route_label};
 use http::header::CONTENT_ENCODING;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version};
 use http_body::Body;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -34,7 +34,7 @@ pub(super) struct Ticket {
     start: Instant,
     kv_start: Arc<Stamp>,
     pub(super) method: Method,
-    uri: Uri,
+    path: Box<str>,
     version: Version,
     request_id: Option<HeaderValue>,
     trace_id: Option<[u8; 32]>,
@@ -75,9 +75,9 @@ impl Ticket {
             start,
             kv_start: worker.stamps.load(start),
             method: request.method().clone(),
-            uri: request.uri().clone(),
+            path: request.uri().path().into(),
             version: request.version(),
-            request_id: headers.get(REQUEST_ID).cloned(),
+            request_id: headers.get(REQUEST_ID).map(of_its_own),
             trace_id: trace_id(headers),
             inflow: Rc::new(InflowSeen {
                 model: RefCell::new(scanner),
@@ -112,7 +112,7 @@ impl Ticket {
             upstream_id: headers
                 .get(REQUEST_ID)
                 .filter(|id| failed.is_none() && Some(*id) != self.request_id.as_ref())
-                .cloned(),
+                .map(of_its_own),
             stream: failed.is_none().then(|| usage::is_event_stream(headers)),
             overhead: sent.map(|sent| {
                 sent.sent.saturating_duration_since(self.start)
@@ -216,7 +216,7 @@ impl Ticket {
         client.request_ended(now);
         worker.meters.finished(&Finished {
             method: method_label(&self.method),
-            route: route_label(self.uri.path()),
+            route: route_label(&self.path),
             status: answer.status.map(|s| s.as_u16()),
             outcome: outcome.as_str(),
             duration,
@@ -231,7 +231,7 @@ impl Ticket {
         let kv_end = worker.stamps.load(now);
         worker.sink.write(&Line {
             method: Some(self.method.as_str()),
-            path: Some(self.uri.path()),
+            path: Some(&self.path),
             status: answer.status.map(|s| s.as_u16()),
             version: Some(version_text(self.version)),
             client: &client.addr,
@@ -289,6 +289,12 @@ fn trace_id(headers: &HeaderMap) -> Option<[u8; 32]> {
         && hex(id)
         && id.iter().any(|b| *b != b'0');
     id.try_into().ok().filter(|_| good)
+}
+
+/// A copy: a value that hyper has read is a part of the 8 KiB buffer that its head came in, and would
+/// hold that for as long as the stream runs. The path is copied for the same reason.
+fn of_its_own(value: &HeaderValue) -> HeaderValue {
+    HeaderValue::from_bytes(value.as_bytes()).unwrap_or_else(|_| value.clone())
 }
 
 /// Ids that the layer above let through are ASCII; a router's may be anything.

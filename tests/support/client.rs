@@ -100,11 +100,16 @@ impl Client {
 
     /// The next chunk's data; `None` after the last one.
     pub(crate) fn chunk(&mut self) -> Option<Vec<u8>> {
-        let chunk = self.wire.chunk(&mut Vec::new()).unwrap();
+        self.try_chunk()
+            .unwrap_or_else(|end| panic!("no chunk: {end:?}"))
+    }
+
+    pub(crate) fn try_chunk(&mut self) -> Result<Option<Vec<u8>>, End> {
+        let chunk = self.wire.chunk(&mut Vec::new())?;
         if chunk.is_none() {
-            self.wire.trailers(&mut Vec::new()).unwrap();
+            self.wire.trailers(&mut Vec::new())?;
         }
-        chunk
+        Ok(chunk)
     }
 
     /// What one read of the socket brings.

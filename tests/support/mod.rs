@@ -8,14 +8,16 @@
 #![allow(dead_code, unused_imports, reason = "each test binary uses a part")]
 
 pub(crate) mod client;
+pub(crate) mod crowd;
 pub(crate) mod data;
 pub(crate) mod http;
 pub(crate) mod kvgauge;
 pub(crate) mod lines;
 pub(crate) mod names;
+pub(crate) mod openai;
 pub(crate) mod page;
 pub(crate) mod pools;
-pub(crate) mod proc;
+pub(crate) mod process;
 pub(crate) mod program;
 pub(crate) mod router;
 pub(crate) mod same;
@@ -32,6 +34,7 @@ pub(crate) use http::{End, Head, Response};
 pub(crate) use kvgauge::{Kvgauge, Setup};
 pub(crate) use page::Page;
 pub(crate) use pools::pool;
+pub(crate) use process::Process;
 pub(crate) use samples::Samples;
 pub(crate) use upstream::{Next, Request, Upstream};
 pub(crate) use wait::{Signal, eventually, pause};

@@ -89,10 +89,8 @@ pub(crate) fn free_port() -> u16 {
 
 /// Python with the packages of `tests/py/requirements.txt`.
 pub(crate) fn python() -> PathBuf {
-    std::env::var_os("KVGAUGE_PYTHON").map_or_else(
-        || Path::new(env!("CARGO_MANIFEST_DIR")).join(".venv/bin/python"),
-        PathBuf::from,
-    )
+    std::env::var_os("KVGAUGE_PYTHON")
+        .map_or_else(|| here().join(".venv/bin/python"), PathBuf::from)
 }
 
 /// Runs a script of `tests/py` to its end; its output. Panics where it fails.
@@ -101,15 +99,32 @@ where
     I: IntoIterator<Item = S>,
     S: AsRef<OsStr>,
 {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/py")
-        .join(name);
-    let output = Command::new(python())
-        .arg(path)
-        .args(arguments)
+    let mut command = Command::new(python());
+    command.arg(here().join("tests/py").join(name));
+    to_the_end(name, command.args(arguments))
+}
+
+/// Runs a script of `tests/node` to its end, with the packages of its `package.json`; its output.
+/// Panics where it fails.
+pub(crate) fn node_script<I, S>(name: &str, arguments: I) -> String
+where
+    I: IntoIterator<Item = S>,
+    S: AsRef<OsStr>,
+{
+    let mut command = Command::new("node");
+    let packages = std::env::var_os("KVGAUGE_NODE")
+        .map_or_else(|| here().join("target/tools/node"), PathBuf::from);
+    command.env("KVGAUGE_NODE", packages);
+    command.arg(here().join("tests/node").join(name));
+    to_the_end(name, command.args(arguments))
+}
+
+/// Runs a program to its end; its output. Panics where it fails.
+pub(crate) fn to_the_end(name: &str, command: &mut Command) -> String {
+    let output = command
         .stdin(Stdio::null())
         .output()
-        .unwrap_or_else(|error| panic!("starting Python: {error}; tests/run installs it"));
+        .unwrap_or_else(|error| panic!("starting {name}: {error}; tests/run installs it"));
     let (text, errors) = (
         String::from_utf8_lossy(&output.stdout),
         String::from_utf8_lossy(&output.stderr),
@@ -120,4 +135,8 @@ where
         output.status
     );
     text.into_owned()
+}
+
+fn here() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
 }

@@ -27,10 +27,12 @@ pub(crate) fn check(what: &str, front: &Exchange, back: &Exchange) {
         fields(&back.request, &REQUEST),
         "{what}: request fields"
     );
-    assert_eq!(
-        String::from_utf8_lossy(&front.request_body),
-        String::from_utf8_lossy(&back.request_body),
-        "{what}: request body"
+    let (ours, theirs) = (&front.request_body, &back.request_body);
+    assert!(
+        ours == theirs,
+        "{what}: request body:\n{}\nand\n{}",
+        String::from_utf8_lossy(ours),
+        String::from_utf8_lossy(theirs)
     );
     assert_eq!(front.answer.start, back.answer.start, "{what}: status line");
     let mut allowed = ANSWER.to_vec();
@@ -43,10 +45,12 @@ pub(crate) fn check(what: &str, front: &Exchange, back: &Exchange) {
         fields(&back.answer, &allowed),
         "{what}: answer fields"
     );
-    assert_eq!(
-        String::from_utf8_lossy(&front.body),
-        String::from_utf8_lossy(&back.body),
-        "{what}: answer body"
+    let (ours, theirs) = (&front.body, &back.body);
+    assert!(
+        ours == theirs,
+        "{what}: answer body:\n{}\nand\n{}",
+        String::from_utf8_lossy(ours),
+        String::from_utf8_lossy(theirs)
     );
     assert_eq!(front.end, back.end, "{what}: the end of the body");
     assert!(
