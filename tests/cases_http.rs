@@ -10,6 +10,7 @@
 
 mod support;
 
+use std::io::Write;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 use support::client::post;
@@ -329,6 +330,68 @@ fn b38_a_redirect_to_a_third_host_is_not_touched() {
         let head = b38(|_| location.to_owned());
         assert_eq!(head.get("location").unwrap(), location);
     }
+}
+
+/// 1 MiB with a period that no buffer size is a multiple of.
+fn b39_bytes(seed: usize) -> Vec<u8> {
+    let byte = |n: usize| u8::try_from((n * 7 + n / 251 + seed) % 251).unwrap();
+    (0..1 << 20).map(byte).collect()
+}
+
+#[test]
+fn b39_a_websocket_carries_both_ways_and_ends_when_the_router_closes_timed() {
+    let (closes, came) = mpsc::sync_channel(1);
+    let upstream = Upstream::new(move |connection| {
+        connection.request()?;
+        connection.send(
+            "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+             Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\
+             Sec-WebSocket-Protocol: realtime\r\n\r\n",
+        )?;
+        let ping = connection.exactly(4)?;
+        connection.send(ping)?;
+        let mut socket = connection.socket();
+        let writer = std::thread::spawn(move || socket.write_all(&b39_bytes(1)));
+        let bytes = connection.exactly(1 << 20)?;
+        writer.join().unwrap()?;
+        closes.send((bytes, Instant::now())).unwrap();
+        Ok(Next::Close)
+    });
+    let (kvgauge, _decode) = start(&upstream);
+    let mut client = Client::connect(kvgauge.listen);
+    let head = client.send(support::data::case("b39.http")).head();
+    assert_eq!(head.status(), 101);
+    for (name, value) in [
+        ("upgrade", "websocket"),
+        ("connection", "Upgrade"),
+        ("sec-websocket-accept", "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="),
+        ("sec-websocket-protocol", "realtime"),
+        ("x-kv-usage", "0.3700"),
+    ] {
+        assert_eq!(head.get(name).as_deref(), Some(value), "{}", head.text());
+    }
+    assert_eq!(client.send("ping").exactly(4), b"ping");
+    let mut socket = client.socket();
+    let writer = std::thread::spawn(move || socket.write_all(&b39_bytes(2)));
+    let (bytes, end) = client.rest();
+    let ended = Instant::now();
+    writer.join().unwrap().unwrap();
+    let (at_router, closed) = came.recv().unwrap();
+    assert!(bytes == b39_bytes(1), "to the client: it differs");
+    assert!(at_router == b39_bytes(2), "to the router: it differs");
+    assert_eq!(end, End::Cut);
+    let took = ended.saturating_duration_since(closed);
+    assert!(took < Duration::from_secs(1), "the close took {took:?}");
+    client.close();
+    let line = kvgauge.line(1);
+    assert_eq!(line["outcome"], "upgraded", "{line}");
+    assert_eq!(line["http.response.status_code"], 101, "{line}");
+    assert_eq!(line["url.path"], "/v1/realtime", "{line}");
+    for name in ["bytes_in", "bytes_out"] {
+        assert_eq!(line[name], (1 << 20) + 4, "{line}");
+    }
+    assert_eq!(line["kv.end.usage"], 0.37, "{line}");
+    assert_eq!(kvgauge.lines().len(), 1);
 }
 
 #[test]

@@ -6,6 +6,7 @@ use kvgauge::config::{self, Flags, Settings};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 fn root(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
@@ -186,8 +187,29 @@ fn the_table_in_the_design_has_the_keys_and_defaults_of_the_code() {
     }
 }
 
+/// What the scaled tests of limits in time stand for.
+#[test]
+fn the_limits_in_time_are_off_where_work_may_take_longer() {
+    let settings = Settings::defaults();
+    let (timeouts, pool, drain) = (settings.timeouts, settings.upstream_pool, settings.drain);
+    let seconds = |limit: Duration| limit.as_secs_f64();
+    assert_eq!(seconds(timeouts.connect), 2.0);
+    assert_eq!(seconds(timeouts.request_head), 30.0);
+    assert_eq!(seconds(timeouts.client_idle), 75.0);
+    assert_eq!(timeouts.response_head, None);
+    assert_eq!(timeouts.stream_silence, None);
+    assert_eq!(timeouts.request, None);
+    // Python servers close theirs after 5 s.
+    assert_eq!(seconds(pool.idle), 4.0);
+    assert_eq!(seconds(pool.max_age), 600.0);
+    assert_eq!(pool.max_idle, 1024);
+    assert_eq!((seconds(drain.delay), seconds(drain.timeout)), (0.0, 300.0));
+    assert_eq!(settings.limits.request_body, None);
+    assert_eq!(settings.limits.in_flight, None);
+}
+
 /// A value that is not the default, for every key but the sources'; as settings are written back.
-const OTHERS: [(&str, &str); 50] = [
+const OTHERS: [(&str, &str); 51] = [
     ("listen", "10.0.0.1:1"),
     ("workers", "777"),
     ("trusted_proxies", "10.0.0.0/8, ::2/128"),
@@ -196,6 +218,7 @@ const OTHERS: [(&str, &str); 50] = [
     ("upstream.max_idle", "17"),
     ("upstream.max_age", "1m1s"),
     ("admin.listen", "[::1]:2"),
+    ("admin.bearer_file", "/run/operators"),
     ("scrape.interval", "1s500ms"),
     ("scrape.timeout", "4s"),
     ("scrape.max_age", "20s"),

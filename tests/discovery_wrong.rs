@@ -12,10 +12,10 @@ mod support;
 use serde_json::{Value, json};
 use std::fs;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 use support::kvgauge::{run, run_with};
+use support::names::slow_names;
 use support::page::Behaviour;
 use support::{Kvgauge, Page, Setup, Upstream, eventually, get, pool};
 
@@ -206,20 +206,6 @@ fn sources_that_come_and_go_do_not_fill_the_log() {
 }
 
 // === names ===
-
-/// A library in which the look-up of names that begin with `slow` hangs for a minute.
-#[cfg(all(target_os = "linux", target_env = "gnu"))]
-fn slow_names(folder: &Path) -> PathBuf {
-    let library = folder.join("slow_names.so");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/slow_names.c");
-    let made = Command::new("cc")
-        .args(["-shared", "-fPIC", "-o"])
-        .args([&library, &source])
-        .status()
-        .unwrap();
-    assert!(made.success());
-    library
-}
 
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 fn threads(kvgauge: &Kvgauge) -> usize {

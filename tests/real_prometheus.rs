@@ -125,13 +125,18 @@ impl Prometheus {
     }
 
     fn scraping_all(targets: &[SocketAddr]) -> Self {
+        Self::scraping_with(targets, "")
+    }
+
+    /// `job`: further lines of the job.
+    fn scraping_with(targets: &[SocketAddr], job: &str) -> Self {
         let targets: Vec<_> = targets.iter().map(|target| format!("'{target}'")).collect();
         let targets = targets.join(", ");
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("prometheus.yml");
         let settings = format!(
             "global:\n  scrape_interval: 1s\nscrape_configs:\n  - job_name: kvgauge\n    \
-             static_configs:\n      - targets: [{targets}]\n"
+             static_configs:\n      - targets: [{targets}]\n{job}"
         );
         std::fs::write(&file, settings).unwrap();
         let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
@@ -220,6 +225,34 @@ fn one_scrape_job_has_it_all() {
             .len()
             > 50
     );
+}
+
+#[test]
+#[ignore = "needs prometheus: tests/run"]
+fn prometheus_brings_the_operators_token() {
+    let folder = tempfile::tempdir().unwrap();
+    let token = folder.path().join("token");
+    let upstream = Upstream::ok();
+    let settings = format!("admin.bearer_file = \"{}\"\n", token.display());
+    std::fs::write(&token, "one").unwrap();
+    let kvgauge = Setup::new(upstream.address()).settings(&settings).start();
+    // As in the README.
+    let job = format!(
+        "    authorization: {{credentials_file: {}}}\n",
+        token.display()
+    );
+    let prometheus = Prometheus::scraping_with(&[kvgauge.admin], &job);
+    assert_eq!(prometheus.answer("up == 1")[0].1, 1.0);
+    // Renewed in the file that both read.
+    std::fs::write(&token, "two").unwrap();
+    let renewed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let since = renewed.as_secs_f64();
+    prometheus.answer(&format!("timestamp(up == 1) > {since}"));
+    let stranger = Prometheus::scraping(kvgauge.admin);
+    stranger.answer("up == 0");
+    let found = stranger.ask("/api/v1/targets?state=active");
+    let error = found["activeTargets"][0]["lastError"].as_str().unwrap();
+    assert!(error.contains("401 Unauthorized"), "{error}");
 }
 
 #[test]

@@ -97,6 +97,7 @@ fn an_idle_connection_is_not_taken_for_a_head_that_stops_timed() {
         .start();
     let chunked = "POST / HTTP/1.1\r\nHost: k\r\nExpect: 100-continue\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n";
     let whole = post("/", "", "{}");
+    let behind = format!("{whole}\r\n");
     let head = post("/", "Expect: 100-continue\r\n", "{}");
     let head = head.trim_end_matches("{}");
     let mut clients: Vec<(Client, &str, Instant)> = [
@@ -105,6 +106,7 @@ fn an_idle_connection_is_not_taken_for_a_head_that_stops_timed() {
         ("GET / HTTP/1.1\r\nHost: k\r\n\r\n\r\n", ""),
         ("GET / HTTP/1.1\nHost: k\n\n", ""),
         (&whole, ""),
+        (&behind, ""),
         (head, "{}"),
         (chunked, "0\r\nx-sum: 1\r\n\r\n"),
     ]

@@ -1,6 +1,7 @@
 //! The operators' listener. Every endpoint, with one line each, is in [`ROUTES`].
 
 mod conflicts;
+mod gate;
 mod gzip;
 mod json;
 mod page;
@@ -9,6 +10,7 @@ mod sharing;
 mod stall;
 
 pub use conflicts::Conflicts;
+pub use gate::Gate;
 pub use server::{Admin, Shared};
 pub use sharing::Sharing;
 
@@ -30,6 +32,8 @@ type Answering = Pin<Box<dyn Future<Output = Answer>>>;
 struct Route {
     path: &'static str,
     about: &'static str,
+    /// Whether it is for whoever asks, without the token too: probes have none.
+    open: bool,
     answer: fn(&Rc<Shared>, &HeaderMap) -> Answering,
 }
 
@@ -38,26 +42,31 @@ const ROUTES: [Route; 6] = [
     Route {
         path: "/metrics",
         about: "router, engines and kvgauge as one Prometheus target",
+        open: false,
         answer: |shared, headers| Box::pin(page::metrics(Rc::clone(shared), headers)),
     },
     Route {
         path: "/kv",
         about: "the KV state of every role, as JSON",
+        open: false,
         answer: |shared, _| at_once(json::kv(shared)),
     },
     Route {
         path: "/sources",
         about: "every source: state, last error, engine, the gauge chosen for each value",
+        open: false,
         answer: |shared, _| Box::pin(json::sources(Rc::clone(shared))),
     },
     Route {
         path: "/healthz",
         about: "200 while the process lives",
+        open: true,
         answer: |_, _| at_once(text(StatusCode::OK, "ok\n")),
     },
     Route {
         path: "/readyz",
         about: "200 while traffic is welcome, 503 while draining",
+        open: true,
         answer: |shared, _| {
             at_once(if shared.ready() {
                 text(StatusCode::OK, "ready\n")
@@ -69,6 +78,7 @@ const ROUTES: [Route; 6] = [
     Route {
         path: "/",
         about: "this list",
+        open: false,
         answer: |_, _| {
             let head = concat!("kvgauge ", env!("CARGO_PKG_VERSION"), "\n\n");
             at_once(text(StatusCode::OK, &format!("{head}{}", index())))

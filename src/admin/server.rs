@@ -2,7 +2,7 @@
 //! whatever happens here, no request of a client's notices.
 
 use super::stall::Stalling;
-use super::{Answering, Conflicts, ROUTES, Sharing, at_once, index, page, text};
+use super::{Answering, Conflicts, Gate, ROUTES, Sharing, at_once, index, page, text};
 use crate::config::Settings;
 use crate::exposition::takes_gzip;
 use crate::proxy::Phase;
@@ -19,7 +19,7 @@ use std::io;
 use std::net::TcpListener;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::sleep;
@@ -54,6 +54,8 @@ pub struct Shared {
     pub conflicts: Conflicts,
     /// Who waits for the page.
     pub sharing: Sharing,
+    /// Who is told anything.
+    pub gate: Gate,
 }
 
 /// The listener.
@@ -149,14 +151,21 @@ fn settle_coding(mut request: Request<Incoming>) -> Request<Incoming> {
 }
 
 fn answer(request: &Request<Incoming>, shared: &Rc<Shared>) -> Answering {
+    let path = request.uri().path();
+    let route = ROUTES.iter().find(|route| route.path == path);
+    // First of all, so that who has no token learns nothing of what is there.
+    if !route.is_some_and(|route| route.open)
+        && let Some(refusal) = shared.gate.refusal(request.headers(), Instant::now())
+    {
+        return at_once(refusal);
+    }
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
         let mut answer = text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD here\n");
         let allowed = HeaderValue::from_static("GET, HEAD");
         answer.headers_mut().insert(ALLOW, allowed);
         return at_once(answer);
     }
-    let path = request.uri().path();
-    match ROUTES.iter().find(|route| route.path == path) {
+    match route {
         Some(route) => (route.answer)(shared, request.headers()),
         None => at_once(text(
             StatusCode::NOT_FOUND,

@@ -151,6 +151,10 @@ pub struct Status {
     /// engines; NAME=URL,role=ROLE as with `serve --source`
     #[arg(value_name = "URL")]
     pub urls: Vec<String>,
+    /// A file with the token that they ask for, kvgauge's admin.bearer_file; a page's own bearer_file
+    /// counts before it
+    #[arg(long, value_name = "FILE")]
+    pub bearer_file: Option<PathBuf>,
     /// JSON in place of lines (docs/status.schema.json)
     #[arg(long)]
     pub json: bool,

@@ -101,6 +101,7 @@ fn settings(args: &DemoArgs, deployment: &Deployment) -> Settings {
         listen: args.listen.unwrap_or_else(|| free(defaults.listen)),
         admin: Admin {
             listen: args.admin.unwrap_or_else(|| free(defaults.admin.listen)),
+            bearer_file: None,
         },
         upstream: target(deployment.router, "/"),
         sources: vec![

@@ -1,7 +1,7 @@
 //! `kvgauge serve`: settings, threads, signals, and the way out.
 
 use super::args;
-use crate::admin::{Admin, Conflicts, Shared, Sharing};
+use crate::admin::{Admin, Conflicts, Gate, Shared, Sharing};
 use crate::config::{self, Settings};
 use crate::engine;
 use crate::kv;
@@ -10,7 +10,7 @@ use crate::proxy::{Phase, Plane, Running};
 use crate::publish::{Publisher, Stamps};
 use crate::scrape::Scraper;
 use crate::telemetry::log::Log;
-use crate::telemetry::{Meters, Telemetry, init_diagnostics};
+use crate::telemetry::{Meters, Telemetry, init_diagnostics, watch_panics};
 use anyhow::Context as _;
 use std::future::pending;
 use std::net::{SocketAddr, TcpListener};
@@ -110,6 +110,7 @@ impl Server {
         let (operators, admin) = bind(settings.admin.listen, "admin.listen")?;
 
         let telemetry = Telemetry::new();
+        watch_panics(&telemetry);
         // Before anybody can ask: the first page has every family that the workers will count in.
         drop(Meters::new(&telemetry));
         let log = Log::start(log, settings.log_queue_bytes, telemetry.log_lines_dropped())
@@ -134,6 +135,7 @@ impl Server {
             phase: phases.clone(),
             conflicts: Conflicts::default(),
             sharing: Sharing::new(&telemetry),
+            gate: Gate::new(settings.admin.bearer_file.as_ref()),
         };
         let publisher = Publisher {
             snapshot: snapshot.clone(),

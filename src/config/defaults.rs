@@ -29,6 +29,7 @@ impl Settings {
             ],
             admin: Admin {
                 listen: loopback(30090),
+                bearer_file: None,
             },
             scrape: Scrape {
                 interval: Duration::from_secs(1),

@@ -63,6 +63,8 @@ struct RawUpstream {
 struct RawAdmin {
     /// Where operators and Prometheus connect.
     listen: Key<SocketAddr>,
+    /// The token that they must bring.
+    bearer_file: Key<Option<FilePath>>,
 }
 
 /// `[scrape]`
@@ -277,7 +279,9 @@ impl Raw {
         put(&mut s.upstream_pool.idle, self.upstream.idle, same);
         put(&mut s.upstream_pool.max_idle, self.upstream.max_idle, same);
         put(&mut s.upstream_pool.max_age, self.upstream.max_age, same);
+        let path = |v: Option<FilePath>| v.map(|path| path.0);
         put(&mut s.admin.listen, self.admin.listen, same);
+        put(&mut s.admin.bearer_file, self.admin.bearer_file, path);
         put(&mut s.scrape.interval, self.scrape.interval, same);
         put(&mut s.scrape.timeout, self.scrape.timeout, same);
         put(&mut s.scrape.max_age, self.scrape.max_age, same);
@@ -338,7 +342,6 @@ impl Raw {
         put(&mut found.dns, raw.dns, |v| v.0);
         put(&mut found.interval, raw.interval, same);
         put(&mut found.max_sources, raw.max_sources, same);
-        let path = |v: Option<FilePath>| v.map(|path| path.0);
         let patterns = |v: Option<Patterns>| v.map(|patterns| patterns.0).unwrap_or_default();
         put(&mut found.bearer_file, raw.bearer_file, path);
         put(&mut found.ca_file, raw.ca_file, path);
@@ -370,6 +373,7 @@ impl From<&Settings> for Raw {
             },
             admin: RawAdmin {
                 listen: key(s.admin.listen),
+                bearer_file: key(s.admin.bearer_file.clone().map(FilePath)),
             },
             scrape: RawScrape {
                 interval: key(s.scrape.interval),

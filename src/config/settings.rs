@@ -86,6 +86,8 @@ pub struct Target {
 pub struct Admin {
     /// Default is `127.0.0.1:30090`.
     pub listen: SocketAddr,
+    /// A file with the token that operators and Prometheus must bring. Default is off.
+    pub bearer_file: Option<Arc<Path>>,
 }
 
 /// `[scrape]`
@@ -127,7 +129,7 @@ impl Limits {
     /// The most connections where [`Limits::connections`] says nothing.
     pub const MOST_CONNECTIONS: usize = 65_536;
     /// File descriptors left for everything that is not a client's exchange: listeners, sources,
-    /// standard streams, timers, admin connections.
+    /// standard streams, timers, admin connections. Of a limit under twice this, the half.
     pub const RESERVED_DESCRIPTORS: u64 = 256;
 
     /// The client connections that are accepted at a time in a process that may open
@@ -143,7 +145,8 @@ impl Limits {
         let Some(descriptors) = descriptors else {
             return Self::MOST_CONNECTIONS;
         };
-        let room = descriptors.saturating_sub(Self::RESERVED_DESCRIPTORS) / 2;
+        let reserved = Self::RESERVED_DESCRIPTORS.min(descriptors / 2);
+        let room = descriptors.saturating_sub(reserved) / 2;
         usize::try_from(room)
             .unwrap_or(usize::MAX)
             .clamp(1, Self::MOST_CONNECTIONS)
@@ -158,13 +161,16 @@ pub struct Timeouts {
     /// From a connection's first byte of a request to the end of its head; also for a new
     /// connection that says nothing. Default is 30 s.
     pub request_head: Duration,
-    /// From the request sent to the router's head. Default is off.
+    /// From the request sent (or the last of it that the router took) to the router's head. Default is
+    /// off.
     pub response_head: Option<Duration>,
-    /// Between two pieces of a response body. Default is off.
+    /// Between two pieces of a body, of a request or a response, or of a tunnel while nothing moves
+    /// either way. Default is off.
     pub stream_silence: Option<Duration>,
-    /// The whole exchange. Default is off.
+    /// The whole exchange, a tunnel included. Default is off.
     pub request: Option<Duration>,
-    /// A kept-alive client connection without a request. Default is 75 s.
+    /// A kept-alive client connection without a request, and one that takes nothing of the end of its
+    /// answer. Default is 75 s.
     pub client_idle: Duration,
 }
 
@@ -377,7 +383,8 @@ mod tests {
         assert_eq!(limits.connections_within(None), 65_536);
         assert_eq!(limits.connections_within(Some(1_048_576)), 65_536);
         assert_eq!(limits.connections_within(Some(1024)), 384);
-        assert_eq!(limits.connections_within(Some(100)), 1);
+        assert_eq!(limits.connections_within(Some(64)), 16);
+        assert_eq!(limits.connections_within(Some(2)), 1);
         limits.connections = Some(70_000);
         assert_eq!(limits.connections_within(Some(1024)), 70_000);
     }

@@ -4,6 +4,7 @@ use super::{DialError, dial};
 use crate::config::Target;
 use std::error::Error;
 use std::future::Future;
+use std::net::IpAddr;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -11,9 +12,12 @@ use tokio::net::TcpStream;
 /// Opens connections to a target.
 pub trait Connect {
     /// What HTTP is spoken over.
-    type Stream: AsyncRead + AsyncWrite + Unpin + 'static;
+    type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
     /// Why there is none.
     type Error: Error + 'static;
+
+    /// The address at the other end, where there is one.
+    fn peer(stream: &Self::Stream) -> Option<IpAddr>;
 
     /// Opens one within `limit`, the name look-up included.
     fn connect(
@@ -30,6 +34,10 @@ pub struct Plain;
 impl Connect for Plain {
     type Stream = TcpStream;
     type Error = DialError;
+
+    fn peer(stream: &TcpStream) -> Option<IpAddr> {
+        stream.peer_addr().ok().map(|addr| addr.ip())
+    }
 
     async fn connect(&self, target: &Target, limit: Duration) -> Result<TcpStream, DialError> {
         dial(&target.host, target.port, limit).await

@@ -1,6 +1,7 @@
 //! From a host to a connected socket.
 
 use super::resolve;
+use rustix::io::Errno;
 use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -44,6 +45,29 @@ pub enum DialError {
         /// The limit.
         after: Duration,
     },
+}
+
+impl DialError {
+    /// Whether it is for want of a descriptor: this process's limit, or the system's.
+    #[must_use]
+    pub fn is_out_of_descriptors(&self) -> bool {
+        match self {
+            DialError::Resolve { source, .. } | DialError::Connect { source, .. } => {
+                out_of_descriptors(source)
+            }
+            DialError::Unresolved { .. } | DialError::Timeout { .. } => false,
+        }
+    }
+}
+
+/// Whether what failed did so for want of a descriptor (EMFILE, ENFILE).
+#[must_use]
+pub fn out_of_descriptors(error: &io::Error) -> bool {
+    error.raw_os_error().is_some_and(|code| {
+        [Errno::MFILE, Errno::NFILE]
+            .iter()
+            .any(|e| e.raw_os_error() == code)
+    })
 }
 
 /// Resolves `host` and connects to the first of its addresses that answers.

@@ -70,6 +70,14 @@ pub async fn resolve(host: &str, port: u16, limit: Duration) -> Result<Vec<Socke
     }
 }
 
+/// The addresses of a name, for whoever has time: however long that takes, nobody who has a limit is
+/// told that it is too long. `None` where there are none, or nobody says.
+pub(super) async fn addresses(host: &str) -> Option<Arc<[IpAddr]>> {
+    let mut answer = begun(host).ok()?;
+    let answer = answer.wait_for(Option::is_some).await.ok()?.clone();
+    answer?.ok().filter(|ips| !ips.is_empty())
+}
+
 /// The look-up of this name that runs, or a new one.
 fn begun(host: &str) -> Result<watch::Receiver<Option<Answer>>, DialError> {
     RUNNING.with_borrow_mut(|running| {

@@ -2,7 +2,9 @@
 //! small files that belong to them.
 //! Used by the data path and by the scraper; each thread has a pool of its own.
 
+mod again;
 mod aside;
+mod bearer;
 mod causes;
 mod connect;
 mod dial;
@@ -10,18 +12,22 @@ mod file;
 mod limits;
 mod listen;
 mod lookup;
+mod moved;
 mod pool;
 mod tls;
 mod trust;
 
+pub use again::again;
 pub use aside::aside;
+pub use bearer::{Bearer, Keeper};
 pub use causes::caused_by;
 pub use connect::{Connect, Plain};
-pub use dial::{DialError, dial};
+pub use dial::{DialError, dial, out_of_descriptors};
 pub use file::{Seen, small_file};
 pub use limits::raise_descriptor_limit;
 pub use listen::{bind, prepare};
 pub use lookup::resolve;
-pub use pool::{MIN_BUFFER, Pool, PoolError, PoolLimits, PooledBody, Sent};
+pub use moved::Addresses;
+pub use pool::{MIN_BUFFER, Pool, PoolError, PoolLimits, PooledBody, Sent, Switched};
 pub use tls::{ConnectError, MaybeTls, Stream, TlsError};
 pub use trust::{Trust, Trusts};

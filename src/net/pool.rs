@@ -5,23 +5,33 @@
 //! dropped half-way. Idle connections are bounded in number and age; what has been idle too long is
 //! not used again, as Python servers close after 5 s and a request written at that moment is lost.
 //!
+//! Where the target is a name, a connection to an address that it does not have any more is not used
+//! again (`moved.rs`).
+//!
 //! A request is sent again only where hyper hands it back untouched, which it does when nothing of
 //! it was written. What may have reached the peer is never replayed.
+//!
+//! A connection whose peer has answered with 101 is no HTTP connection any more: it leaves the pool
+//! as [`Switched`].
 
-use super::{Connect, DialError, Plain};
+use super::{Addresses, Connect, DialError, Plain};
 use crate::config::Target;
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{Request, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
+use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use std::cell::RefCell;
 use std::future::Future;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::rc::{Rc, Weak};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
+use tokio::net::TcpStream;
 
 /// What bounds a [`Pool`].
 #[derive(Clone, Copy, Debug)]
@@ -60,6 +70,10 @@ pub struct Sent {
     pub answered: Instant,
 }
 
+/// The connection that a 101 came on; stands in that response's extensions. Dropped, it is closed.
+#[derive(Clone, Debug)]
+pub struct Switched(OnUpgrade);
+
 /// See the [module](self) description. Clones share their connections.
 pub struct Pool<B, C = Plain> {
     shared: Rc<Shared<B, C>>,
@@ -70,10 +84,12 @@ struct Shared<B, C> {
     connect: C,
     limits: PoolLimits,
     idle: RefCell<Vec<Connection<B>>>,
+    addresses: Arc<Addresses>,
 }
 
 struct Connection<B> {
     sender: SendRequest<B>,
+    peer: Option<IpAddr>,
     born: Instant,
     idle_since: Instant,
 }
@@ -86,18 +102,34 @@ impl<B> Pool<B> {
     pub fn new(target: Target, limits: PoolLimits) -> Pool<B> {
         Pool::by(Plain, target, limits)
     }
+
+    /// The same, of several that lead to the same target and can [follow](Pool::follow) it.
+    #[must_use]
+    pub fn following(target: Target, limits: PoolLimits, addresses: Arc<Addresses>) -> Pool<B> {
+        Pool::with(Plain, target, limits, addresses)
+    }
 }
 
 impl<B, C> Pool<B, C> {
     /// A pool without connections, which are opened by `connect`.
     #[must_use]
     pub fn by(connect: C, target: Target, limits: PoolLimits) -> Pool<B, C> {
+        Pool::with(connect, target, limits, Arc::default())
+    }
+
+    fn with(
+        connect: C,
+        target: Target,
+        limits: PoolLimits,
+        addresses: Arc<Addresses>,
+    ) -> Pool<B, C> {
         Pool {
             shared: Rc::new(Shared {
                 target,
                 connect,
                 limits,
                 idle: RefCell::new(Vec::new()),
+                addresses,
             }),
         }
     }
@@ -114,13 +146,24 @@ impl<B, C> Pool<B, C> {
         self.shared.idle.borrow().len()
     }
 
-    /// Closes what is closed by the peer, has been idle too long, or is too old. Call it now and then.
+    /// Closes what is closed by the peer, has been idle too long, is too old, or leads to where the
+    /// target's name does not lead any more. Call it now and then.
     pub fn sweep(&self, now: Instant) {
-        let limits = &self.shared.limits;
-        self.shared
-            .idle
-            .borrow_mut()
-            .retain(|c| c.usable(now, limits));
+        let shared = &self.shared;
+        let mut idle = shared.idle.borrow_mut();
+        idle.retain(|c| shared.usable(c, now));
+    }
+}
+
+impl<B, C> Pool<B, C> {
+    /// Looks in the background, now and then, whether the target's name has moved; the next sweep closes
+    /// what waits where it is not any more. Call it often, within a tokio `LocalRuntime` or `LocalSet`.
+    pub fn follow(&self, now: Instant) {
+        let (target, addresses) = (&self.shared.target, &self.shared.addresses);
+        if addresses.is_due(target, self.idle() > 0, now) {
+            let (target, addresses) = (target.clone(), Arc::clone(addresses));
+            tokio::task::spawn_local(async move { addresses.look(&target).await });
+        }
     }
 }
 
@@ -172,7 +215,17 @@ where
                 let answered = Instant::now();
                 let (mut parts, incoming) = response.into_parts();
                 parts.extensions.insert(Sent { sent, answered });
-                let body = PooledBody::new(incoming, connection, Rc::downgrade(&shared));
+                let body = if parts.status == StatusCode::SWITCHING_PROTOCOLS {
+                    if let Some(upgrade) = parts.extensions.remove::<OnUpgrade>() {
+                        parts.extensions.insert(Switched(upgrade));
+                    }
+                    PooledBody {
+                        incoming,
+                        lease: None,
+                    }
+                } else {
+                    PooledBody::new(incoming, connection, Rc::downgrade(&shared))
+                };
                 return Ok(Response::from_parts(parts, body));
             }
             Err(mut error) => match error.take_message() {
@@ -188,7 +241,12 @@ where
 // === impl Shared ===
 
 impl<B, C> Shared<B, C> {
+    fn usable(&self, connection: &Connection<B>, now: Instant) -> bool {
+        connection.usable(now, &self.limits) && self.addresses.has(connection.peer)
+    }
+
     fn take_idle(&self) -> Option<Connection<B>> {
+        self.addresses.used();
         let mut idle = self.idle.borrow_mut();
         if idle.is_empty() {
             return None;
@@ -197,7 +255,7 @@ impl<B, C> Shared<B, C> {
         let mut at = idle.len();
         while at > 0 {
             at -= 1;
-            if !idle[at].usable(now, &self.limits) {
+            if !self.usable(&idle[at], now) {
                 idle.remove(at);
             } else if idle[at].sender.is_ready() {
                 return Some(idle.remove(at));
@@ -208,7 +266,11 @@ impl<B, C> Shared<B, C> {
     }
 
     fn put_back(&self, mut connection: Connection<B>) {
-        if connection.sender.is_closed() || self.limits.max_idle == 0 {
+        self.addresses.used();
+        if connection.sender.is_closed()
+            || self.limits.max_idle == 0
+            || !self.addresses.has(connection.peer)
+        {
             return;
         }
         let mut idle = self.idle.borrow_mut();
@@ -230,6 +292,8 @@ where
         let limits = &self.limits;
         let connect = self.connect.connect(&self.target, limits.connect);
         let stream = connect.await.map_err(PoolError::Dial)?;
+        let peer = C::peer(&stream);
+        self.addresses.dialled(peer);
         let (sender, connection) = http1::Builder::new()
             .max_headers(limits.header_fields)
             .max_header_size(limits.header_bytes)
@@ -239,14 +303,27 @@ where
             .map_err(PoolError::Broken)?;
         // Its errors reach whoever waits for the response.
         tokio::task::spawn_local(async move {
-            let _ = connection.await;
+            let _ = connection.with_upgrades().await;
         });
         let now = Instant::now();
         Ok(Connection {
             sender,
+            peer,
             born: now,
             idle_since: now,
         })
+    }
+}
+
+// === impl Switched ===
+
+impl Switched {
+    /// The socket, and the bytes that came behind the 101's head. `None` when it is not one of
+    /// [`Plain`], or has been taken.
+    pub async fn into_tcp(self) -> Option<(TcpStream, Bytes)> {
+        let upgraded = self.0.await.ok()?;
+        let parts = upgraded.downcast::<TokioIo<TcpStream>>().ok()?;
+        Some((parts.io.into_inner(), parts.read_buf))
     }
 }
 
@@ -328,3 +405,6 @@ impl<B, C> Body for PooledBody<B, C> {
         self.incoming.size_hint()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,6 +9,7 @@ use rustls::{AlertDescription, CertificateError, ClientConfig};
 use std::error::Error;
 use std::io;
 use std::iter;
+use std::net::IpAddr;
 use std::path::Path;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -161,6 +162,14 @@ impl MaybeTls {
 impl Connect for MaybeTls {
     type Stream = Stream;
     type Error = ConnectError;
+
+    fn peer(stream: &Stream) -> Option<IpAddr> {
+        let stream = match stream {
+            Stream::Plain(stream) => stream,
+            Stream::Tls(stream) => stream.get_ref().0,
+        };
+        stream.peer_addr().ok().map(|addr| addr.ip())
+    }
 
     async fn connect(&self, target: &Target, limit: Duration) -> Result<Stream, ConnectError> {
         if !target.tls {

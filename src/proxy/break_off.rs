@@ -8,6 +8,7 @@
 
 use super::client::Client;
 use super::error::{BodyError, ProxyError};
+use super::guard::caught;
 use http::header::CONTENT_LENGTH;
 use http::{Request, Response, Version};
 use http_body::{Body, Frame, SizeHint};
@@ -120,7 +121,8 @@ impl<B: Body<Error = BodyError>> Body for Flushed<B> {
     ) -> Poll<Option<Result<Frame<B::Data>, BodyError>>> {
         let this = self.project();
         if this.failure.is_none() {
-            match ready!(this.inner.poll_frame(cx)) {
+            let polled = caught(|| this.inner.poll_frame(cx));
+            match ready!(polled.unwrap_or(Poll::Ready(Some(Err(BodyError::Internal))))) {
                 Some(Err(error)) => *this.failure = Some((error, this.client.flushes())),
                 frame => return Poll::Ready(frame),
             }

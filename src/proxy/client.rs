@@ -1,5 +1,6 @@
 //! One client connection as the layers and the sweeper see it.
 
+use super::ticket::Ticket;
 use crate::config::{Audience, Settings};
 use ipnet::IpNet;
 use std::cell::{Cell, RefCell};
@@ -18,6 +19,8 @@ pub enum Waiting {
     NextRequest,
     /// For nothing of the client's: a request runs.
     Nothing,
+    /// For nothing that anyone here knows of: it is a tunnel, which has clocks of its own.
+    Tunnel,
 }
 
 /// What a connection was asked to do. A later one in this list replaces an earlier one.
@@ -35,6 +38,8 @@ pub enum Asked {
     Overdue,
     /// End at once: the drain is over.
     Cut,
+    /// End at once: kvgauge has panicked over it.
+    Panicked,
 }
 
 /// Of what came last, as much as the end of a head takes.
@@ -63,6 +68,10 @@ pub struct Client {
     connection: RefCell<Option<Waker>>,
     flushes: Cell<u64>,
     flush_waiter: RefCell<Option<Waker>>,
+    /// A request whose answer is whole, but has not all been handed to the kernel.
+    leaving: RefCell<Option<Box<Ticket>>>,
+    /// Since when the kernel has taken nothing more: the peer does not read.
+    stuck: Cell<Option<Instant>>,
     reset_on_close: Cell<bool>,
 }
 
@@ -89,6 +98,8 @@ impl Client {
             connection: RefCell::new(None),
             flushes: Cell::new(0),
             flush_waiter: RefCell::new(None),
+            leaving: RefCell::new(None),
+            stuck: Cell::new(None),
             reset_on_close: Cell::new(false),
         }
     }
@@ -117,9 +128,24 @@ impl Client {
             .set(!has_body && !ends_a_head(self.tail.get()));
     }
 
-    /// What comes from now on is the next request's.
-    pub(super) fn body_came_whole(&self) {
-        self.body_left.set(false);
+    /// What comes from now on is no HTTP.
+    pub(super) fn tunnel_began(&self) {
+        self.waiting.set((Waiting::Tunnel, Instant::now()));
+    }
+
+    /// The request's body has come whole: what came with its end, and what comes from now on, is the
+    /// next request's. `last` is what ended it, where that was not a chunk or trailer (which end as a
+    /// head does).
+    pub(super) fn body_came_whole(&self, last: Option<&[u8]>) {
+        if !self.body_left.replace(false) {
+            return;
+        }
+        let tail = self.tail.get();
+        let nothing_behind = match last {
+            Some(last) => ends_with(&tail, last),
+            None => ends_a_head(tail),
+        };
+        self.next_began.set(!nothing_behind);
     }
 
     /// A head that has begun to come behind the request is held to a head's limit, not an idle
@@ -151,15 +177,7 @@ impl Client {
                     self.next_began.set(true);
                 }
             }
-            Waiting::Head => {}
-        }
-    }
-
-    /// The answer is still leaving, so the wait for the next request has not begun.
-    pub(super) fn bytes_left(&self) {
-        let waiting = self.waiting();
-        if matches!(waiting, Waiting::NextRequest | Waiting::Head) {
-            self.waiting.set((waiting, Instant::now()));
+            Waiting::Head | Waiting::Tunnel => {}
         }
     }
 
@@ -223,6 +241,59 @@ impl Client {
         if let Some(waker) = self.flush_waiter.borrow_mut().take() {
             waker.wake();
         }
+        let whole = self.leaving.take();
+        if let Some(ticket) = whole {
+            ticket.left();
+        }
+        // A request that came while the kernel took nothing is looked at now.
+        if self.stuck.take().is_some() {
+            self.wake();
+        }
+    }
+
+    /// The kernel takes nothing more at present.
+    pub(super) fn got_stuck(&self) {
+        if self.stuck.get().is_none() {
+            self.stuck.set(Some(Instant::now()));
+        }
+    }
+
+    /// The kernel has taken something.
+    pub(super) fn bytes_left(&self) {
+        if self.stuck.get().is_some() {
+            self.stuck.set(Some(Instant::now()));
+        }
+    }
+
+    /// hyper has been given the last of an answer: its request ends when all of it has been handed to
+    /// the kernel, or with the connection.
+    pub(super) fn answer_is_whole(&self, ticket: Box<Ticket>) {
+        self.leaving.replace(Some(ticket));
+    }
+
+    /// For how long the peer has taken nothing of what is left of an answer that is whole.
+    pub(super) fn takes_nothing(&self, now: Instant) -> Option<Duration> {
+        let since = self
+            .stuck
+            .get()
+            .filter(|_| self.leaving.borrow().is_some())?;
+        Some(now.saturating_duration_since(since))
+    }
+
+    /// Ready when the answer before has been handed to the kernel: a request that is pipelined behind it
+    /// waits, so that one that is never read is not answered on and on.
+    pub(super) fn poll_all_left(&self, cx: &Context<'_>) -> Poll<()> {
+        if self.leaving.borrow().is_some() {
+            *self.flush_waiter.borrow_mut() = Some(cx.waker().clone());
+            Poll::Pending
+        } else {
+            Poll::Ready(())
+        }
+    }
+
+    /// The socket is gone, and what had not left with it.
+    pub(super) fn connection_ended(&self) {
+        drop(self.leaving.take());
     }
 
     /// Ready at the first flush after `since`.
@@ -245,6 +316,51 @@ impl Client {
     }
 }
 
+/// Whether what came last is the end of `body`, or that and a stray line end (RFC 9112, 2.2).
+fn ends_with(tail: &[u8; TAIL], body: &[u8]) -> bool {
+    [&tail[..], without_line_end(tail)].iter().any(|tail| {
+        let n = body.len().min(tail.len());
+        tail[tail.len() - n..] == body[body.len() - n..]
+    })
+}
+
+fn without_line_end(tail: &[u8]) -> &[u8] {
+    let tail = tail.strip_suffix(b"\n").unwrap_or(tail);
+    tail.strip_suffix(b"\r").unwrap_or(tail)
+}
+
 fn ends_a_head(tail: [u8; TAIL]) -> bool {
     tail.ends_with(b"\n\r\n") || tail.ends_with(b"\n\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_ipv4_client_of_an_ipv6_listener_is_known_by_its_ipv4_address() {
+        let range = |text: &str| text.parse::<IpNet>().unwrap();
+        let mut settings = Settings::defaults();
+        settings.headers.audience =
+            Audience::Ranges(vec![range("192.0.2.0/24"), range("2001:db8::/32")]);
+        for (peer, shown, sees_kv, trusted) in [
+            ("192.0.2.7:1", "192.0.2.7", true, false),
+            ("[::ffff:192.0.2.7]:1", "192.0.2.7", true, false),
+            ("[::ffff:203.0.113.7]:1", "203.0.113.7", false, false),
+            ("[::ffff:127.0.0.1]:1", "127.0.0.1", false, true),
+            ("[2001:db8::7]:1", "2001:db8::7", true, false),
+            ("[2001:db9::7]:1", "2001:db9::7", false, false),
+            ("[::1]:1", "::1", false, true),
+            // Not a mapped address (RFC 4291, 2.5.5.1): nobody's.
+            ("[::192.0.2.7]:1", "::c000:207", false, false),
+        ] {
+            let client = Client::new(peer.parse().unwrap(), &settings);
+            assert_eq!(&*client.addr, shown);
+            assert_eq!(
+                (client.sees_kv, client.trusted),
+                (sees_kv, trusted),
+                "{peer}"
+            );
+        }
+    }
 }

@@ -1,14 +1,19 @@
 //! Serving one client connection, and what is left to do when it has ended.
 
 use super::client::{Asked, Client, Waiting};
-use super::error::Outcome;
+use super::error::{BoxError, Outcome};
+use super::guard::caught;
+use super::headers::holds_any;
 use super::io::ClientIo;
-use super::stack::StackParts;
+use super::stack::{Router, StackParts};
+use super::tunnel::Handover;
 use super::worker::{Phase, Worker};
 use crate::net::MIN_BUFFER;
 use crate::telemetry::log::{Record, Usage};
-use http::header::CONNECTION;
-use http::{HeaderMap, HeaderValue, Request, Version};
+use bytes::Bytes;
+use http::header::{CONNECTION, UPGRADE};
+use http::{HeaderValue, Request, Response, StatusCode, Version};
+use http_body::Body;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -16,7 +21,7 @@ use hyper_util::rt::TokioIo;
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
@@ -28,7 +33,9 @@ const OVERDUE: Duration = Duration::from_millis(500);
 
 /// Why a connection ended, as far as it matters here.
 enum End {
-    /// As it should, or by a fault of either peer's that a request's own record tells.
+    /// As it should: with its last answer, of which a 101 may be one.
+    Orderly,
+    /// By a fault of either peer's that a request's own record tells.
     Plain,
     /// What came was not a request: the reason, and the status that hyper answered with, if any.
     Malformed(&'static str, Option<u16>),
@@ -43,66 +50,114 @@ pub(super) async fn serve(
     parts: Rc<StackParts>,
     register: impl FnOnce(&Rc<Client>),
 ) {
+    let pool = parts.worker().pool.clone();
+    serve_to(stream, peer, &parts, register, pool).await;
+}
+
+/// The same, where requests go to whoever answers in the router's place.
+pub(super) async fn serve_to<P, B>(
+    stream: TcpStream,
+    peer: SocketAddr,
+    parts: &StackParts,
+    register: impl FnOnce(&Rc<Client>),
+    router: P,
+) where
+    P: Router<B>,
+    P::Future: 'static,
+    B: Body<Data = Bytes> + 'static,
+    B::Error: Into<BoxError>,
+{
     let worker = Rc::clone(parts.worker());
     let client = Rc::new(Client::new(peer, &worker.settings));
     register(&client);
-    let end = run(stream, &parts, &client).await;
+    let end = run(stream, parts, &client, router).await;
     match end {
-        End::Plain => {}
+        End::Orderly | End::Plain => {}
         End::Malformed(reason, status) => malformed(&worker, &client, reason, status),
         End::HeadTimeout => malformed(&worker, &client, "request_head_timeout", None),
     }
 }
 
-async fn run(stream: TcpStream, parts: &StackParts, client: &Rc<Client>) -> End {
+async fn run<P, B>(stream: TcpStream, parts: &StackParts, client: &Rc<Client>, router: P) -> End
+where
+    P: Router<B>,
+    P::Future: 'static,
+    B: Body<Data = Bytes> + 'static,
+    B::Error: Into<BoxError>,
+{
     let settings = &parts.worker().settings;
-    let stack = parts.stack(client);
+    let handover = Handover::default();
+    let stack = parts.stack(client, &handover, router);
     let service = {
         let (worker, client) = (Rc::clone(parts.worker()), Rc::clone(client));
+        let handover = handover.clone();
         service_fn(move |request: Request<Incoming>| {
             let leaving = Leaving {
                 worker: Rc::clone(&worker),
                 client: Rc::clone(&client),
+                handover: handover.clone(),
                 version: request.version(),
             };
-            leaving.last_request();
-            let answer = stack.clone().call(request);
+            let (mut stack, client) = (stack.clone(), Rc::clone(&client));
             async move {
-                let Ok(mut response) = answer.await;
-                leaving.last_answer(response.headers_mut());
+                poll_fn(|cx| client.poll_all_left(cx)).await;
+                let may_switch = holds_any(request.headers(), &[UPGRADE]);
+                leaving.handover.set_may_come(may_switch);
+                leaving.last_request();
+                let Ok(mut response) = stack.call(request).await;
+                leaving.last_answer(&mut response);
                 Ok::<_, Infallible>(response)
             }
         })
     };
     let io = TokioIo::new(ClientIo::new(stream, Rc::clone(client)));
-    let mut connection = pin!(
-        http1::Builder::new()
-            // Answers are the router's, its `date` included.
-            .auto_date_header(false)
-            .max_headers(settings.limits.header_fields)
-            .max_header_size(settings.limits.header_bytes)
-            .max_buf_size(settings.limits.header_bytes.max(MIN_BUFFER))
-            // The worker's sweeper holds heads and idle connections to their limits, without a timer
-            // for each.
-            .header_read_timeout(None)
-            .serve_connection(io, service)
-    );
+    let mut connection = http1::Builder::new()
+        // Answers are the router's, its `date` included.
+        .auto_date_header(false)
+        .max_headers(settings.limits.header_fields)
+        .max_header_size(settings.limits.header_bytes)
+        .max_buf_size(settings.limits.header_bytes.max(MIN_BUFFER))
+        // The worker's sweeper holds heads and idle connections to their limits, without a timer for
+        // each.
+        .header_read_timeout(None)
+        .serve_connection(io, service);
     let mut finishing = false;
-    poll_fn(|cx| {
-        if client.poll_asked(cx) == Asked::Finish && !std::mem::replace(&mut finishing, true) {
-            connection.as_mut().graceful_shutdown();
+    let end = poll_fn(|cx| {
+        // hyper would write `close` beside a 101's `upgrade`.
+        if client.poll_asked(cx) == Asked::Finish
+            && !handover.may_come()
+            && !std::mem::replace(&mut finishing, true)
+        {
+            Pin::new(&mut connection).graceful_shutdown();
         }
         if let Some(end) = at_once(client.asked()) {
             return Poll::Ready(end);
         }
-        let polled = poll_connection(connection.as_mut(), client, cx);
+        let polled = caught(|| poll_connection(Pin::new(&mut connection), client, cx));
+        let Some(polled) = polled else {
+            // What runs is recorded as such when it is dropped, and nobody takes it for finished.
+            client.ask(Asked::Panicked);
+            client.reset_on_close();
+            return Poll::Ready(End::Plain);
+        };
         // The socket may just have said that the peer is gone.
         match at_once(client.asked()) {
             Some(end) if polled.is_pending() => Poll::Ready(end),
             _ => polled,
         }
     })
-    .await
+    .await;
+    // Not before the 101 has left whole, and only then: what comes from here on is no HTTP.
+    if matches!(end, End::Orderly)
+        && let Some(opening) = handover.take()
+    {
+        let http1::Parts { io, read_buf, .. } = connection.into_parts();
+        if let Some(stream) = io.into_inner().into_stream() {
+            // Boxed, so that other connections need not keep its room.
+            Box::pin(opening.run(stream, read_buf, client, parts.worker())).await;
+        }
+    }
+    end
 }
 
 /// On the way out each answer is its connection's last, and says so: clients and balancers then leave
@@ -110,6 +165,7 @@ async fn run(stream: TcpStream, parts: &StackParts, client: &Rc<Client>) -> End 
 struct Leaving {
     worker: Rc<Worker>,
     client: Rc<Client>,
+    handover: Handover,
     version: Version,
 }
 
@@ -122,11 +178,15 @@ impl Leaving {
     }
 
     /// An answer that is there at once is written before hyper has been told.
-    fn last_answer(&self, headers: &mut HeaderMap) {
+    fn last_answer<B>(&self, response: &mut Response<B>) {
+        let switched = response.status() == StatusCode::SWITCHING_PROTOCOLS;
+        self.handover.set_may_come(switched);
         if self.worker.phase() >= Phase::Leaving {
             self.client.ask(Asked::Finish);
-            if self.version == Version::HTTP_11 {
-                headers.insert(CONNECTION, HeaderValue::from_static("close"));
+            // A 101's `Connection` has another thing to say, and it is the last one by itself.
+            if self.version == Version::HTTP_11 && !switched {
+                let close = HeaderValue::from_static("close");
+                response.headers_mut().insert(CONNECTION, close);
             }
         }
     }
@@ -136,7 +196,7 @@ fn at_once(asked: Asked) -> Option<End> {
     match asked {
         Asked::Nothing | Asked::Finish => None,
         Asked::SlowHead => Some(End::HeadTimeout),
-        Asked::Gone | Asked::Overdue | Asked::Cut => Some(End::Plain),
+        Asked::Gone | Asked::Overdue | Asked::Cut | Asked::Panicked => Some(End::Plain),
     }
 }
 
@@ -145,6 +205,7 @@ where
     F: Future<Output = hyper::Result<()>>,
 {
     connection.poll(cx).map(|result| match result {
+        Ok(()) => End::Orderly,
         // Whatever broke while a request ran, its own record tells of it.
         Err(_) if client.waiting() == Waiting::Nothing => End::Plain,
         Err(error) if error.is_parse_too_large() => {
@@ -158,7 +219,7 @@ where
         }
         // A client that left in the middle of a head.
         Err(_) if client.waiting() == Waiting::Head => End::Malformed("incomplete_head", None),
-        _ => End::Plain,
+        Err(_) => End::Plain,
     })
 }
 
@@ -210,10 +271,15 @@ fn malformed(worker: &Worker, client: &Client, reason: &'static str, status: Opt
 pub(super) fn sweep(client: &Client, worker: &Worker, now: Instant) {
     let timeouts = &worker.settings.timeouts;
     let waited = client.waited(now);
+    if client
+        .takes_nothing(now)
+        .is_some_and(|stuck| stuck > timeouts.client_idle)
+    {
+        client.ask(Asked::Gone);
+    }
     match client.waiting() {
         Waiting::FirstByte if waited > timeouts.request_head => client.ask(Asked::Finish),
         Waiting::Head if waited > timeouts.request_head => client.ask(Asked::SlowHead),
-        // Idle, or not taking what is left of its answer.
         Waiting::NextRequest if waited > timeouts.client_idle => client.ask(Asked::Gone),
         // A client that takes nothing keeps the body's own clock from being looked at.
         Waiting::Nothing

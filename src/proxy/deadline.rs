@@ -1,17 +1,19 @@
-//! The clocks of a request: time to the router's head, silence between two pieces of its body, and
-//! the whole. All are off by default: an answer may take an hour, and a reasoning model may be silent
-//! for minutes. A clock that is off costs nothing; one that is on makes its timer when the exchange
-//! first waits.
+//! The clocks of a request: silence in its body, time from its end to the router's head, silence in the
+//! answer's body, and the whole. All are off by default: an answer may take an hour, and a reasoning
+//! model may be silent for minutes. A clock that is off costs nothing; one that is on makes its timer
+//! when the exchange first waits.
 
-use super::error::{BodyError, ProxyError, Retry, Stage};
+use super::error::{BodyError, ProxyError, Retry, Stage, Who};
 use super::worker::Worker;
 use http::{Request, Response};
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
+use std::borrow::Cow;
+use std::cell::Cell;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::time::{Instant, Sleep, sleep_until};
 use tower::{Layer, Service};
@@ -33,9 +35,20 @@ struct Timer(Option<Pin<Box<Sleep>>>);
 
 #[derive(Clone, Copy)]
 struct Clocks {
-    head: Option<Instant>,
+    head: Option<Duration>,
     whole: Option<Instant>,
     silence: Option<Duration>,
+}
+
+/// What a request's body is doing.
+#[derive(Clone, Copy)]
+enum Upload {
+    /// The router took something of it then, and it is not known that more has to be waited for.
+    Flows(Instant),
+    /// The client has sent nothing of it since.
+    Awaited(Instant),
+    /// It has been whole since.
+    Whole(Instant),
 }
 
 pin_project! {
@@ -44,7 +57,17 @@ pin_project! {
         #[pin]
         inner: F,
         clocks: Clocks,
+        upload: Option<Rc<Cell<Upload>>>,
         timer: Timer,
+    }
+}
+
+pin_project! {
+    /// A request body that says when the client was last heard of, where a clock asks for it.
+    pub struct Heard<B> {
+        #[pin]
+        inner: B,
+        upload: Option<Rc<Cell<Upload>>>,
     }
 }
 
@@ -76,7 +99,8 @@ impl<S> Layer<S> for DeadlineLayer {
 
 impl<S, B, R> Service<Request<B>> for Deadline<S>
 where
-    S: Service<Request<B>, Response = Response<R>, Error = ProxyError>,
+    S: Service<Request<Heard<B>>, Response = Response<R>, Error = ProxyError>,
+    B: Body,
 {
     type Response = Response<Timed<R>>;
     type Error = ProxyError;
@@ -88,14 +112,27 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let limits = &self.worker.settings.timeouts;
-        let from_now = |limit: Option<Duration>| limit.map(|limit| Instant::now() + limit);
+        let upload =
+            (limits.response_head.is_some() || limits.stream_silence.is_some()).then(|| {
+                let now = Instant::now();
+                Rc::new(Cell::new(if request.body().is_end_stream() {
+                    Upload::Whole(now)
+                } else {
+                    Upload::Flows(now)
+                }))
+            });
+        let request = request.map(|inner| Heard {
+            inner,
+            upload: upload.clone(),
+        });
         ResponseFuture {
             clocks: Clocks {
-                head: from_now(limits.response_head),
-                whole: from_now(limits.request),
+                head: limits.response_head,
+                whole: limits.request.map(|limit| Instant::now() + limit),
                 silence: limits.stream_silence,
             },
             inner: self.inner.call(request),
+            upload,
             timer: Timer::default(),
         }
     }
@@ -121,29 +158,111 @@ where
                 })
             }));
         }
-        let Some((at, stage)) = this.clocks.before_head() else {
-            return Poll::Pending;
-        };
-        if this.timer.poll_at(at, cx).is_pending() {
-            return Poll::Pending;
+        loop {
+            let upload = this.upload.as_ref().map(|upload| upload.get());
+            let now = Instant::now();
+            let Some((at, next)) = this.clocks.before_head(upload, now) else {
+                return Poll::Pending;
+            };
+            ready!(this.timer.poll_at(at, cx));
+            if let Next::Over(error) = next {
+                return Poll::Ready(Err(error()));
+            }
         }
-        let message = match stage {
-            Stage::Deadline => "the request took longer than timeouts.request",
-            _ => "the router has not begun to answer within timeouts.response_head",
-        };
-        let retry = Retry::Unsafe;
-        Poll::Ready(Err(ProxyError::upstream(stage, retry, message.to_owned())))
     }
 }
 
+/// What it means when a timer has run down.
+#[derive(Clone, Copy)]
+enum Next {
+    Over(fn() -> ProxyError),
+    /// The upload goes on elsewhere and is to be looked at again. A limit that began with what happened
+    /// there since then ends later than this, so none is missed.
+    Look,
+}
+
 impl Clocks {
-    fn before_head(&self) -> Option<(Instant, Stage)> {
-        match (self.head, self.whole) {
-            (Some(head), Some(whole)) if whole < head => Some((whole, Stage::Deadline)),
-            (Some(head), _) => Some((head, Stage::ResponseHeadTimeout)),
-            (None, Some(whole)) => Some((whole, Stage::Deadline)),
-            (None, None) => None,
+    fn before_head(&self, upload: Option<Upload>, now: Instant) -> Option<(Instant, Next)> {
+        let ends = |limit: Option<Duration>, since, next| limit.map(|limit| (since + limit, next));
+        let over = |limit, since, error| ends(limit, since, Next::Over(error));
+        let (limit, look) = match upload {
+            None => (None, None),
+            Some(Upload::Whole(since)) => (over(self.head, since, no_head), None),
+            // A router that takes nothing does not answer either.
+            Some(Upload::Flows(since)) => (
+                over(self.head, since, no_head),
+                ends(self.silence, now, Next::Look),
+            ),
+            Some(Upload::Awaited(since)) => (
+                over(self.silence, since, no_body),
+                ends(self.head, now, Next::Look),
+            ),
+        };
+        let whole = self.whole.map(|at| (at, Next::Over(too_long)));
+        [whole, limit, look]
+            .into_iter()
+            .flatten()
+            .min_by_key(|(at, _)| *at)
+    }
+}
+
+fn too_long() -> ProxyError {
+    let message = "the request took longer than timeouts.request";
+    ProxyError::upstream(Stage::Deadline, Retry::Unsafe, message.to_owned())
+}
+
+fn no_head() -> ProxyError {
+    let message = "the router has not begun to answer within timeouts.response_head";
+    ProxyError::upstream(
+        Stage::ResponseHeadTimeout,
+        Retry::Unsafe,
+        message.to_owned(),
+    )
+}
+
+fn no_body() -> ProxyError {
+    ProxyError {
+        who: Who::Client,
+        stage: Stage::RequestBodyTimeout,
+        retry: Retry::Unsafe,
+        message: Cow::Borrowed(
+            "nothing of the request's body came for timeouts.stream_silence: send it without such pauses",
+        ),
+    }
+}
+
+// === impl Heard ===
+
+impl<B: Body> Body for Heard<B> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+        let mut this = self.project();
+        let frame = this.inner.as_mut().poll_frame(cx);
+        if let Some(upload) = this.upload {
+            upload.set(match (&frame, upload.get()) {
+                (Poll::Pending, Upload::Flows(_)) => Upload::Awaited(Instant::now()),
+                (Poll::Pending, same) => same,
+                (Poll::Ready(Some(_)), _) if !this.inner.is_end_stream() => {
+                    Upload::Flows(Instant::now())
+                }
+                (_, Upload::Whole(since)) => Upload::Whole(since),
+                _ => Upload::Whole(Instant::now()),
+            });
         }
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
     }
 }
 

@@ -25,6 +25,8 @@ pub enum Outcome {
     Rejected,
     /// There was no room.
     Overloaded,
+    /// The protocol was switched, and both sides of the tunnel ended it in order.
+    Upgraded,
     /// Cut at the end of the drain.
     Drained,
     /// Not a request.
@@ -45,6 +47,7 @@ impl Outcome {
             Outcome::Timeout => "timeout",
             Outcome::Rejected => "rejected",
             Outcome::Overloaded => "overloaded",
+            Outcome::Upgraded => "upgraded",
             Outcome::Drained => "drained",
             Outcome::Malformed => "malformed",
             Outcome::Internal => "internal",
@@ -70,12 +73,16 @@ pub enum Stage {
     RequestHead,
     /// The request's body is malformed, or broke off.
     RequestBody,
+    /// Nothing of the request's body came for too long.
+    RequestBodyTimeout,
     /// The request's body passed its limit.
     RequestTooLarge,
     /// A method or protocol that is not carried.
     Unsupported,
     /// No room for the request.
     Admission,
+    /// No descriptor for a connection to the router.
+    Descriptors,
     /// No connection to the router.
     Connect,
     /// No connection to the router in time.
@@ -86,6 +93,8 @@ pub enum Stage {
     ResponseHeadTimeout,
     /// The whole exchange took too long.
     Deadline,
+    /// A panic, wherever it was.
+    Internal,
 }
 
 /// Whether the client may send the same request again without fear of running it twice.
@@ -133,18 +142,33 @@ impl ProxyError {
         }
     }
 
+    /// kvgauge failed: a panic, which standard error tells of.
+    #[must_use]
+    pub fn internal() -> ProxyError {
+        ProxyError {
+            who: Who::Kvgauge,
+            stage: Stage::Internal,
+            retry: Retry::Unsafe,
+            message: Cow::Borrowed(
+                "kvgauge failed by a fault of its own: its standard error says where; please report it",
+            ),
+        }
+    }
+
     /// The status of the answer.
     #[must_use]
     pub fn status(&self) -> StatusCode {
         match self.stage {
             Stage::RequestHead | Stage::RequestBody => StatusCode::BAD_REQUEST,
+            Stage::RequestBodyTimeout => StatusCode::REQUEST_TIMEOUT,
             Stage::RequestTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Stage::Unsupported => StatusCode::NOT_IMPLEMENTED,
-            Stage::Admission => StatusCode::SERVICE_UNAVAILABLE,
+            Stage::Admission | Stage::Descriptors => StatusCode::SERVICE_UNAVAILABLE,
             Stage::Connect | Stage::ResponseHead => StatusCode::BAD_GATEWAY,
             Stage::ConnectTimeout | Stage::ResponseHeadTimeout | Stage::Deadline => {
                 StatusCode::GATEWAY_TIMEOUT
             }
+            Stage::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
 
@@ -156,10 +180,13 @@ impl ProxyError {
             | Stage::RequestBody
             | Stage::RequestTooLarge
             | Stage::Unsupported => Outcome::Rejected,
-            Stage::Admission => Outcome::Overloaded,
+            Stage::Admission | Stage::Descriptors => Outcome::Overloaded,
             Stage::Connect | Stage::ConnectTimeout => Outcome::UpstreamUnreachable,
             Stage::ResponseHead => Outcome::UpstreamAborted,
-            Stage::ResponseHeadTimeout | Stage::Deadline => Outcome::Timeout,
+            Stage::RequestBodyTimeout | Stage::ResponseHeadTimeout | Stage::Deadline => {
+                Outcome::Timeout
+            }
+            Stage::Internal => Outcome::Internal,
         }
     }
 
@@ -169,14 +196,17 @@ impl ProxyError {
         match self.stage {
             Stage::RequestHead => "bad_request",
             Stage::RequestBody => "bad_request_body",
+            Stage::RequestBodyTimeout => "request_body_timeout",
             Stage::RequestTooLarge => "request_too_large",
             Stage::Unsupported => "unsupported",
             Stage::Admission => "overloaded",
+            Stage::Descriptors => "out_of_descriptors",
             Stage::Connect => "upstream_unreachable",
             Stage::ConnectTimeout => "upstream_connect_timeout",
             Stage::ResponseHead => "upstream_aborted",
             Stage::ResponseHeadTimeout => "upstream_timeout",
             Stage::Deadline => "request_timeout",
+            Stage::Internal => "internal",
         }
     }
 
@@ -208,6 +238,8 @@ pub enum BodyError {
     Silence,
     /// `timeouts.request` was over.
     Deadline,
+    /// A panic.
+    Internal,
 }
 
 impl BodyError {
@@ -217,6 +249,7 @@ impl BodyError {
         match self {
             BodyError::Upstream(_) => Outcome::UpstreamAborted,
             BodyError::Silence | BodyError::Deadline => Outcome::Timeout,
+            BodyError::Internal => Outcome::Internal,
         }
     }
 
@@ -227,6 +260,7 @@ impl BodyError {
             BodyError::Upstream(_) => "upstream_aborted",
             BodyError::Silence => "stream_silence",
             BodyError::Deadline => "request_timeout",
+            BodyError::Internal => "internal",
         }
     }
 }
@@ -239,8 +273,49 @@ impl fmt::Display for BodyError {
                 f.write_str("the router sent nothing for timeouts.stream_silence")
             }
             BodyError::Deadline => f.write_str("the request took longer than timeouts.request"),
+            BodyError::Internal => f.write_str("kvgauge failed by a fault of its own"),
         }
     }
 }
 
 impl std::error::Error for BodyError {}
+
+/// What ends a tunnel before both of its sides have ended it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TunnelError {
+    /// The client's side broke.
+    Client,
+    /// The router's side broke.
+    Upstream,
+    /// Nothing moved for `timeouts.stream_silence`.
+    Silence,
+    /// `timeouts.request` was over.
+    Deadline,
+    /// The drain was over.
+    Drained,
+}
+
+impl TunnelError {
+    /// How the request ended.
+    #[must_use]
+    pub fn outcome(self) -> Outcome {
+        match self {
+            TunnelError::Client => Outcome::ClientGone,
+            TunnelError::Upstream => Outcome::UpstreamAborted,
+            TunnelError::Silence | TunnelError::Deadline => Outcome::Timeout,
+            TunnelError::Drained => Outcome::Drained,
+        }
+    }
+
+    /// `error.type` of the log.
+    #[must_use]
+    pub fn code(self) -> &'static str {
+        match self {
+            TunnelError::Client => "client_gone",
+            TunnelError::Upstream => "upstream_aborted",
+            TunnelError::Silence => "stream_silence",
+            TunnelError::Deadline => "request_timeout",
+            TunnelError::Drained => "drained",
+        }
+    }
+}

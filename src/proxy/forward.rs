@@ -1,10 +1,14 @@
 //! The innermost service: a request to the router, its answer back. Names its failures.
 
-use super::error::{BodyError, BoxError, ProxyError, Retry, Stage};
+use super::error::{BodyError, BoxError, ProxyError, Retry, Stage, Who};
+use super::guard::{Guarded, Panicked};
+use super::upgrade::Offer;
 use crate::net::{DialError, PoolError};
-use http::{Request, Response, StatusCode};
+use http::{HeaderMap, Request, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
+use std::borrow::Cow;
+use std::error::Error;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -21,6 +25,7 @@ pin_project! {
     pub struct ResponseFuture<F> {
         #[pin]
         inner: F,
+        offer: Option<Offer>,
     }
 }
 
@@ -44,7 +49,7 @@ impl<P> Forward<P> {
 
 impl<P, B, R> Service<Request<B>> for Forward<P>
 where
-    P: Service<Request<B>, Response = Response<R>, Error = PoolError>,
+    P: Service<Request<Guarded<B>>, Response = Response<R>, Error = PoolError>,
 {
     type Response = Response<FromUpstream<R>>;
     type Error = ProxyError;
@@ -56,13 +61,22 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         ResponseFuture {
-            inner: self.pool.call(request),
+            offer: Offer::of(request.headers()),
+            inner: self.pool.call(request.map(Guarded::new)),
         }
     }
 }
 
-fn explain(error: PoolError) -> ProxyError {
+pub(super) fn explain(error: PoolError) -> ProxyError {
     match error {
+        PoolError::Dial(error) if error.is_out_of_descriptors() => ProxyError {
+            who: Who::Kvgauge,
+            stage: Stage::Descriptors,
+            retry: Retry::Safe,
+            message: Cow::Owned(format!(
+                "kvgauge has no file descriptor left for a connection to the router ({error}): raise its limit of open files (ulimit -n), or lower limits.connections"
+            )),
+        },
         PoolError::Dial(error) => {
             let stage = match error {
                 DialError::Timeout { .. } | DialError::Unresolved { .. } => Stage::ConnectTimeout,
@@ -72,6 +86,9 @@ fn explain(error: PoolError) -> ProxyError {
                 "kvgauge can't reach the router: {error}: check that it runs and that `upstream` is its address"
             );
             ProxyError::upstream(stage, Retry::Safe, message)
+        }
+        PoolError::Broken(error) if error.is_user() && has_panicked(&error) => {
+            ProxyError::internal()
         }
         PoolError::Broken(error) if error.is_user() => ProxyError::refused(
             Stage::RequestBody,
@@ -90,6 +107,11 @@ fn explain(error: PoolError) -> ProxyError {
     }
 }
 
+/// hyper names what a request's body failed with as its own error's source.
+fn has_panicked(error: &hyper::Error) -> bool {
+    error.source().is_some_and(<dyn Error>::is::<Panicked>)
+}
+
 // === impl ResponseFuture ===
 
 impl<F, R> Future for ResponseFuture<F>
@@ -99,15 +121,27 @@ where
     type Output = Result<Response<FromUpstream<R>>, ProxyError>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let response = ready!(self.project().inner.poll(cx)).map_err(explain)?;
-        if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-            return Poll::Ready(Err(ProxyError::upstream(
-                Stage::ResponseHead,
-                Retry::Unsafe,
-                "the router switched protocols without having been asked to".to_owned(),
-            )));
+        let this = self.project();
+        let response = ready!(this.inner.poll(cx)).map_err(explain)?;
+        if response.status() == StatusCode::SWITCHING_PROTOCOLS
+            && let Some(message) = not_asked(this.offer.as_ref(), response.headers())
+        {
+            let (stage, retry) = (Stage::ResponseHead, Retry::Unsafe);
+            let error = ProxyError::upstream(stage, retry, message.to_owned());
+            return Poll::Ready(Err(error));
         }
         Poll::Ready(Ok(response.map(|inner| FromUpstream { inner })))
+    }
+}
+
+/// What is wrong with a 101, if anything.
+fn not_asked(offer: Option<&Offer>, answer: &HeaderMap) -> Option<&'static str> {
+    match offer {
+        None => Some("the router switched protocols without having been asked to"),
+        Some(offer) if !offer.is_answered_by(answer) => {
+            Some("the router switched to another protocol than it was asked for")
+        }
+        Some(_) => None,
     }
 }
 

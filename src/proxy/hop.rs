@@ -2,12 +2,13 @@
 //!
 //! Headers that `Connection` nominates go first, so that a peer can't nominate away what is added
 //! here. No `Via` is added, a deliberate deviation from RFC 9110, 7.6.3: the answers are to be the
-//! router's own.
+//! router's own. What is of one hop but belongs to a switch of protocols is put back (`upgrade.rs`).
 
 use super::client::Client;
 use super::error::ProxyError;
 use super::headers::{holds_any, lists, remove_all};
 use super::request_id::REQUEST_ID;
+use super::upgrade::{Offer, Switch};
 use http::header::{
     CONNECTION, CONTENT_LENGTH, EXPECT, Entry, HOST, TE, TRANSFER_ENCODING, UPGRADE,
 };
@@ -79,6 +80,7 @@ impl HopLayer {
     }
 
     fn rewrite<B: Body>(&self, request: &mut Request<B>) {
+        let offer = Offer::of_client(request);
         let authority = to_origin_form(request.uri_mut());
         *request.version_mut() = Version::HTTP_11;
         let unsized_body =
@@ -87,6 +89,9 @@ impl HopLayer {
         let trailers = lists(headers, TE, b"trailers");
         strip(headers);
         remove_all(headers, &[EXPECT]);
+        if let Some(offer) = offer {
+            offer.write(headers);
+        }
         if trailers {
             headers.insert(TE, HeaderValue::from_static("trailers"));
         }
@@ -214,12 +219,16 @@ where
         let mut response = ready!(self.project().inner.poll(cx))?;
         // The version is of one hop too: the client gets the framing of its own.
         *response.version_mut() = Version::HTTP_11;
+        let switch = Switch::of(&response);
         let headers = response.headers_mut();
         if holds_any(headers, &[TRANSFER_ENCODING]) {
             // hyper read the body by the coding (RFC 9112, 6.3), so a length beside it is a lie.
             headers.remove(CONTENT_LENGTH);
         }
         strip(headers);
+        if let Some(switch) = switch {
+            switch.put_back(headers);
+        }
         Poll::Ready(Ok(response))
     }
 }

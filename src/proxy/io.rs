@@ -31,6 +31,11 @@ impl ClientIo {
         }
     }
 
+    /// The socket alone, when what comes is no HTTP any more.
+    pub(super) fn into_stream(mut self) -> Option<TcpStream> {
+        self.stream.take()
+    }
+
     fn parts(&mut self) -> io::Result<(Pin<&mut TcpStream>, &Client)> {
         match &mut self.stream {
             Some(stream) => Ok((Pin::new(stream), &self.client)),
@@ -46,6 +51,15 @@ fn peer_has_left(stream: &TcpStream) -> bool {
         ready.poll(&mut Context::from_waker(Waker::noop())),
         Poll::Ready(Ok(ready)) if ready.is_read_closed()
     )
+}
+
+fn wrote(client: &Client, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+    match &written {
+        Poll::Pending => client.got_stuck(),
+        Poll::Ready(Ok(_)) => client.bytes_left(),
+        Poll::Ready(Err(_)) => {}
+    }
+    written
 }
 
 impl AsyncRead for ClientIo {
@@ -72,9 +86,7 @@ impl AsyncWrite for ClientIo {
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
         let (stream, client) = self.parts()?;
-        let written = ready!(stream.poll_write(cx, buf))?;
-        client.bytes_left();
-        Poll::Ready(Ok(written))
+        wrote(client, stream.poll_write(cx, buf))
     }
 
     fn poll_write_vectored(
@@ -83,9 +95,7 @@ impl AsyncWrite for ClientIo {
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let (stream, client) = self.parts()?;
-        let written = ready!(stream.poll_write_vectored(cx, bufs))?;
-        client.bytes_left();
-        Poll::Ready(Ok(written))
+        wrote(client, stream.poll_write_vectored(cx, bufs))
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -114,15 +124,23 @@ impl AsyncWrite for ClientIo {
 
 impl Drop for ClientIo {
     fn drop(&mut self) {
+        self.client.connection_ended();
         let Some(stream) = self.stream.take() else {
             return;
         };
         if self.client.must_reset() && tokio::runtime::Handle::try_current().is_ok() {
-            tokio::task::spawn_local(async move {
-                tokio::time::sleep(BEFORE_RESET).await;
-                // With a linger of zero the kernel sends RST instead of FIN.
-                let _ = SockRef::from(&stream).set_linger(Some(Duration::ZERO));
-            });
+            reset(stream);
         }
     }
+}
+
+/// Ends a connection by RST, once what the kernel still holds has had its moment; at the latest when
+/// the worker ends. Called on a worker.
+pub(super) fn reset(stream: TcpStream) {
+    // With a linger of zero the kernel sends RST instead of FIN.
+    let _ = SockRef::from(&stream).set_linger(Some(Duration::ZERO));
+    tokio::task::spawn_local(async move {
+        tokio::time::sleep(BEFORE_RESET).await;
+        drop(stream);
+    });
 }

@@ -7,6 +7,7 @@ mod connection;
 mod deadline;
 mod error;
 mod forward;
+mod guard;
 mod headers;
 mod hop;
 mod io;
@@ -18,6 +19,8 @@ mod serve;
 mod stack;
 mod stamp;
 mod ticket;
+mod tunnel;
+mod upgrade;
 mod usage;
 mod worker;
 

@@ -1,13 +1,15 @@
 //! One log line and one set of counts for every request, however it ends: with its last byte, with a
-//! client that left, a router that broke off, or a future that was dropped.
+//! client that left, a router that broke off, or a future that was dropped. Of a request that opens a
+//! tunnel the record is handed over with it.
 
 use super::client::Client;
 use super::error::{BodyError, BoxError};
 use super::ticket::{InflowSeen, Ticket};
+use super::tunnel::{Handover, Opening};
 use super::worker::Worker;
-use crate::net::caused_by;
+use crate::net::{Switched, caused_by};
 use bytes::Bytes;
-use http::{Method, Request, Response};
+use http::{Method, Request, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 use std::convert::Infallible;
@@ -24,6 +26,7 @@ use tower::{Layer, Service};
 pub struct RecordLayer {
     worker: Rc<Worker>,
     client: Rc<Client>,
+    handover: Handover,
 }
 
 /// The service of [`RecordLayer`].
@@ -39,6 +42,7 @@ pin_project! {
         #[pin]
         inner: F,
         ticket: Option<Box<Ticket>>,
+        handover: Handover,
     }
 }
 
@@ -66,8 +70,12 @@ pin_project! {
 impl RecordLayer {
     /// For one connection.
     #[must_use]
-    pub fn new(worker: Rc<Worker>, client: Rc<Client>) -> RecordLayer {
-        RecordLayer { worker, client }
+    pub fn new(worker: Rc<Worker>, client: Rc<Client>, handover: Handover) -> RecordLayer {
+        RecordLayer {
+            worker,
+            client,
+            handover,
+        }
     }
 }
 
@@ -114,6 +122,7 @@ where
         ResponseFuture {
             inner: self.inner.call(request),
             ticket: Some(Box::new(ticket)),
+            handover: self.layer.handover.clone(),
         }
     }
 }
@@ -131,12 +140,22 @@ where
         let this = self.project();
         let Ok(mut response) = ready!(this.inner.poll(cx));
         let mut ticket = this.ticket.take();
+        if response.status() == StatusCode::SWITCHING_PROTOCOLS
+            && let Some(router) = response.extensions_mut().remove::<Switched>()
+            && let Some(mut ticket) = ticket.take()
+        {
+            ticket.answered(&mut response);
+            ticket.opens_tunnel();
+            this.handover.give(Opening { ticket, router });
+        }
         if let Some(ticket) = &mut ticket {
             ticket.answered(&mut response);
-            // Nobody will poll a body that is empty, or that an answer to HEAD must not have.
-            if response.body().is_end_stream() || ticket.method == Method::HEAD {
-                ticket.completed();
-            }
+        }
+        // Nobody will poll a body that is empty, or that an answer to HEAD must not have.
+        if let Some(ticket) = ticket
+            .take_if(|ticket| response.body().is_end_stream() || ticket.method == Method::HEAD)
+        {
+            ticket.completed();
         }
         Poll::Ready(Ok(response.map(|inner| Outflow { inner, ticket })))
     }
@@ -158,8 +177,14 @@ where
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let mut this = self.project();
         let frame = ready!(this.inner.as_mut().poll_frame(cx));
-        if this.inner.is_end_stream() || frame.is_none() {
-            this.client.body_came_whole();
+        let (last, whole) = match &frame {
+            // After trailers nobody polls again.
+            Some(Ok(frame)) => (frame.data_ref(), frame.is_trailers()),
+            Some(Err(_)) => (None, false),
+            None => (None, true),
+        };
+        if whole || this.inner.is_end_stream() {
+            this.client.body_came_whole(last.map(|data| &data[..]));
         }
         if let Some(Ok(frame)) = &frame
             && let Some(data) = frame.data_ref()
@@ -207,20 +232,25 @@ where
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let mut this = self.project();
         let frame = ready!(this.inner.as_mut().poll_frame(cx));
-        if let Some(ticket) = this.ticket {
-            match &frame {
-                Some(Ok(frame)) => {
-                    if let Some(data) = frame.data_ref() {
-                        ticket.flowed(data);
-                    }
-                    // After trailers, and after the last frame of a known length, nobody polls again.
-                    if frame.is_trailers() || this.inner.is_end_stream() {
-                        ticket.completed();
-                    }
+        let Some(ticket) = this.ticket.as_mut() else {
+            return Poll::Ready(frame);
+        };
+        let whole = match &frame {
+            Some(Ok(frame)) => {
+                if let Some(data) = frame.data_ref() {
+                    ticket.flowed(data);
                 }
-                Some(Err(error)) => ticket.end(error.outcome(), Some(error.code())),
-                None => ticket.completed(),
+                // After trailers, and after the last frame of a known length, nobody polls again.
+                frame.is_trailers() || this.inner.is_end_stream()
             }
+            Some(Err(error)) => {
+                ticket.end(error.outcome(), Some(error.code()));
+                false
+            }
+            None => true,
+        };
+        if let Some(ticket) = this.ticket.take_if(|_| whole) {
+            ticket.completed();
         }
         Poll::Ready(frame)
     }

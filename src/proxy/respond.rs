@@ -3,7 +3,7 @@
 use super::error::{ProxyError, Stage};
 use super::worker::Worker;
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, DATE, RETRY_AFTER};
+use http::header::{CONNECTION, CONTENT_TYPE, DATE, RETRY_AFTER};
 use http::{HeaderValue, Request, Response};
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
@@ -137,8 +137,15 @@ fn own_response<R>(error: &ProxyError) -> Response<Answer<R>> {
     if let Ok(date) = HeaderValue::from_str(&httpdate::fmt_http_date(SystemTime::now())) {
         headers.insert(DATE, date);
     }
-    if error.stage == Stage::Admission {
-        headers.insert(RETRY_AFTER, RETRY_SECONDS);
+    match error.stage {
+        Stage::Admission | Stage::Descriptors => {
+            headers.insert(RETRY_AFTER, RETRY_SECONDS);
+        }
+        // What is left of the request is not waited for (RFC 9110, 15.5.9), or known to nobody.
+        Stage::RequestBodyTimeout | Stage::Internal => {
+            headers.insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        _ => {}
     }
     response
 }

@@ -1,13 +1,12 @@
-//! What is refused before anything of it is forwarded: CONNECT, a missing or doubled `Host`, a
-//! protocol upgrade, a body over its limit.
+//! What is refused before anything of it is forwarded: CONNECT, a missing or doubled `Host`, a body
+//! over its limit.
 
 use super::error::{BoxError, ProxyError, Stage};
-use super::headers::lists;
 use super::worker::Worker;
 use bytes::Bytes;
-use http::header::{CONTENT_LENGTH, HOST, UPGRADE};
+use http::header::{CONTENT_LENGTH, HOST};
 use http::uri::Authority;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, Version};
+use http::{HeaderValue, Method, Request, Response, Version};
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 use std::cell::Cell;
@@ -127,12 +126,6 @@ fn screen<B>(request: &Request<B>, most_body: Option<u64>) -> Result<(), ProxyEr
         ));
     }
     host(request)?;
-    if wants_websocket(request.headers()) {
-        return Err(ProxyError::refused(
-            Stage::Unsupported,
-            "WebSocket upgrades are not supported by this version of kvgauge: connect to the router directly",
-        ));
-    }
     let Some(most) = most_body else {
         return Ok(());
     };
@@ -179,12 +172,6 @@ fn same_host(authority: &Authority, host: &HeaderValue) -> bool {
     };
     let port = |a: &Authority| a.port_u16().unwrap_or(80);
     authority.host().eq_ignore_ascii_case(host.host()) && port(authority) == port(&host)
-}
-
-/// Other upgrades (`h2c` of some Java clients) are an offer that may be ignored (RFC 9110, 7.8); a
-/// WebSocket client can do nothing with an ordinary answer.
-fn wants_websocket(headers: &HeaderMap) -> bool {
-    lists(headers, UPGRADE, b"websocket")
 }
 
 fn too_large() -> ProxyError {

@@ -2,10 +2,11 @@
 
 use super::client::Client;
 use super::connection;
+use super::guard::caught;
 use super::stack::StackParts;
-use super::worker::{Counted, Load, Phase, Worker};
+use super::worker::{COMPLAINT_PAUSE, Counted, Load, Phase, Worker};
 use crate::config::Settings;
-use crate::net;
+use crate::net::{self, Addresses};
 use crate::publish::Stamps;
 use crate::telemetry::log::Log;
 use crate::telemetry::{Meters, Telemetry};
@@ -84,6 +85,7 @@ impl Plane {
         let mut threads = Vec::with_capacity(count + 1);
         let mut inboxes = Vec::with_capacity(count);
         let mut own = Some((listener, acceptor));
+        let addresses = Arc::<Addresses>::default();
         for index in 0..count {
             let source = if count == 1 {
                 match own.take() {
@@ -98,10 +100,10 @@ impl Plane {
             let worker = {
                 let (settings, stamps) = (Arc::clone(&self.settings), self.stamps.clone());
                 let (telemetry, loads) = (Arc::clone(&self.telemetry), Arc::clone(&loads));
-                let sink = log.sink();
+                let (sink, addresses) = (log.sink(), Arc::clone(&addresses));
                 move || {
                     let meters = Meters::new(&telemetry);
-                    Worker::new(settings, stamps, sink, meters, index, loads)
+                    Worker::new(settings, stamps, sink, meters, index, loads, addresses)
                 }
             };
             let phase = self.phase.clone();
@@ -287,11 +289,13 @@ async fn tick(worker: Rc<Worker>, connections: Connections) {
     let mut count = 0;
     loop {
         ticks.tick().await;
-        worker.sink.flush();
         count = (count + 1) % TICKS_A_SWEEP;
+        // A panic here ends this turn, and no other.
+        let _ = caught(|| worker.sink.flush());
         if count == 0 {
-            sweep(&worker, &connections);
-            worker.pool.sweep(Instant::now());
+            let _ = caught(|| sweep(&worker, &connections));
+            let _ = caught(|| worker.pool.sweep(Instant::now()));
+            let _ = caught(|| worker.pool.follow(Instant::now()));
         }
     }
 }
@@ -331,6 +335,7 @@ impl Acceptor {
     {
         let listener = tokio::net::TcpListener::from_std(listener)?;
         let mut back_off = ACCEPT_BACK_OFF.0;
+        let mut told: Option<Instant> = None;
         loop {
             let accepted = tokio::select! {
                 biased;
@@ -345,8 +350,15 @@ impl Acceptor {
                 Ok(None) => return Ok(()),
                 Err(error) => {
                     self.failures.increment(1);
-                    if back_off == ACCEPT_BACK_OFF.0 {
-                        tracing::warn!(%error, "A client's connection can't be accepted: raise the limit of open files (ulimit -n) if it is that.");
+                    // Now and then one succeeds in between, so what is counted is time.
+                    if told.is_none_or(|last| last.elapsed() >= COMPLAINT_PAUSE) {
+                        told = Some(Instant::now());
+                        let cure = if net::out_of_descriptors(&error) {
+                            "raise the limit of open files (ulimit -n), or lower limits.connections"
+                        } else {
+                            "clients wait in the listener's queue"
+                        };
+                        tracing::warn!("A client's connection can't be accepted ({error}): {cure}");
                     }
                     sleep(back_off).await;
                     back_off = (back_off * 2).min(ACCEPT_BACK_OFF.1);
@@ -383,6 +395,8 @@ fn hand_out(
         let quietest = loads
             .iter()
             .zip(inboxes)
+            // A worker that has ended early takes nothing any more.
+            .filter(|(_, inbox)| !inbox.is_closed())
             .min_by_key(|(load, _)| (load.requests(), load.connections()));
         if let Some((load, inbox)) = quietest {
             // Counted here, so that a burst does not all go to one worker.

@@ -5,17 +5,22 @@
 use super::admit::AdmitLayer;
 use super::break_off::{BreakOffLayer, Flushed};
 use super::client::Client;
-use super::deadline::{DeadlineLayer, Timed};
+use super::deadline::{DeadlineLayer, Heard, Timed};
+use super::error::BoxError;
 use super::forward::{Forward, FromUpstream};
+use super::guard::{GuardLayer, Guarded};
 use super::hop::HopLayer;
 use super::record::{Inflow, Outflow, RecordLayer};
 use super::request_id::RequestIdLayer;
 use super::respond::{Answer, RespondLayer};
 use super::screen::{Limited, ScreenLayer};
 use super::stamp::{StampLayer, StampNames};
+use super::tunnel::Handover;
 use super::worker::Worker;
-use crate::net::{Pool, PooledBody};
+use crate::net::{Pool, PoolError, PooledBody};
+use bytes::Bytes;
 use http::{HeaderValue, Request, Response};
+use http_body::Body;
 use hyper::body::Incoming;
 use std::convert::Infallible;
 use std::rc::Rc;
@@ -23,13 +28,25 @@ use std::sync::Arc;
 use tower::{Service, ServiceBuilder};
 
 /// What is sent to the router.
-pub type RequestBody = Limited<Inflow<Incoming>>;
+pub type RequestBody = Guarded<Heard<Limited<Inflow<Incoming>>>>;
 
-/// What is sent to the client.
-pub type ResponseBody = Outflow<Answer<Flushed<Timed<FromUpstream<PooledBody<RequestBody>>>>>>;
+/// What is sent to the client of the router's body `B`.
+pub type ResponseBody<B = PooledBody<RequestBody>> =
+    Outflow<Answer<Flushed<Timed<FromUpstream<B>>>>>;
 
 /// A worker's connections to the router.
 pub type UpstreamPool = Pool<RequestBody>;
+
+/// Who answers requests: the pool of connections to the router. Tests put others in its place.
+pub trait Router<B>:
+    Service<Request<RequestBody>, Response = Response<B>, Error = PoolError> + Clone + 'static
+{
+}
+
+impl<P, B> Router<B> for P where
+    P: Service<Request<RequestBody>, Response = Response<B>, Error = PoolError> + Clone + 'static
+{
+}
 
 /// What a worker's stacks have in common, made once.
 pub struct StackParts {
@@ -61,23 +78,35 @@ impl StackParts {
         &self.worker
     }
 
-    /// The stack for one client connection.
-    pub fn stack(
+    /// The stack for one client connection; a tunnel that a request opens is handed over.
+    pub fn stack<P, B>(
         &self,
         client: &Rc<Client>,
+        handover: &Handover,
+        router: P,
     ) -> impl Service<
         Request<Incoming>,
-        Response = Response<ResponseBody>,
+        Response = Response<ResponseBody<B>>,
         Error = Infallible,
         Future: 'static,
     > + Clone
-    + 'static {
+    + 'static
+    where
+        P: Router<B>,
+        P::Future: 'static,
+        B: Body<Data = Bytes> + 'static,
+        B::Error: Into<BoxError>,
+    {
         let worker = &self.worker;
         ServiceBuilder::new()
             // The id is there before anything can fail, so that everything can be found by it.
             .layer(RequestIdLayer)
             // One log line, whatever happens below.
-            .layer(RecordLayer::new(Rc::clone(worker), Rc::clone(client)))
+            .layer(RecordLayer::new(
+                Rc::clone(worker),
+                Rc::clone(client),
+                handover.clone(),
+            ))
             // Every answer below is stamped, kvgauge's own included.
             .layer(StampLayer::new(
                 worker.stamps.clone(),
@@ -86,6 +115,8 @@ impl StackParts {
             ))
             // Errors below become answers here.
             .layer(RespondLayer(Rc::clone(worker)))
+            // A panic below becomes an error here.
+            .layer(GuardLayer)
             // No room: turned away before any work is done.
             .layer(AdmitLayer(Rc::clone(worker)))
             // What can't be forwarded, or is too large, is refused before it is sent.
@@ -96,6 +127,6 @@ impl StackParts {
             .layer(HopLayer::new(Rc::clone(client), self.upstream_host.clone()))
             // The clocks run from here, over the connection as well.
             .layer(DeadlineLayer(Rc::clone(worker)))
-            .service(Forward::new(worker.pool.clone()))
+            .service(Forward::new(router))
     }
 }

@@ -40,6 +40,7 @@ pub(super) struct Ticket {
     trace_id: Option<[u8; 32]>,
     pub(super) inflow: Rc<InflowSeen>,
     answer: Answer,
+    is_tunnel: bool,
     ended: bool,
 }
 
@@ -94,6 +95,7 @@ impl Ticket {
             },
             worker,
             client,
+            is_tunnel: false,
             ended: false,
         }
     }
@@ -134,8 +136,32 @@ impl Ticket {
         }
     }
 
-    /// The last byte is on its way.
-    pub(super) fn completed(&mut self) {
+    /// From here on bytes are the tunnel's, which tells them.
+    pub(super) fn opens_tunnel(&mut self) {
+        self.is_tunnel = true;
+        self.answer.stream = None;
+        self.worker.meters.tunnel_began();
+    }
+
+    /// Bytes that the tunnel has carried, from the client and to it.
+    pub(super) fn carried(&mut self, inward: u64, outward: u64) {
+        self.inflow.bytes.set(inward);
+        self.answer.bytes_out = outward;
+    }
+
+    pub(super) fn start(&self) -> Instant {
+        self.start
+    }
+
+    /// The answer is whole, and hyper has the last of it or is about to: the request ends when the
+    /// kernel has it too.
+    pub(super) fn completed(self: Box<Self>) {
+        let client = Rc::clone(&self.client);
+        client.answer_is_whole(self);
+    }
+
+    /// The last byte has been handed to the kernel.
+    pub(super) fn left(mut self: Box<Self>) {
         match self.answer.failed {
             Some(failed) => self.end(failed.outcome, Some(failed.code)),
             None => self.end(Outcome::Complete, None),
@@ -144,8 +170,8 @@ impl Ticket {
 
     /// Nobody asks for the rest any more.
     fn abandoned(&mut self) {
-        if std::thread::panicking() {
-            self.end(Outcome::Internal, Some("panic"));
+        if std::thread::panicking() || self.client.asked() == Asked::Panicked {
+            self.end(Outcome::Internal, Some("internal"));
         } else if self.client.asked() == Asked::Overdue {
             self.end(Outcome::Timeout, Some("request_timeout"));
         } else if self.worker.phase() == Phase::Cutting {
@@ -194,6 +220,7 @@ impl Ticket {
             status: answer.status.map(|s| s.as_u16()),
             outcome: outcome.as_str(),
             duration,
+            is_tunnel: self.is_tunnel,
             ttft: answer
                 .first_content
                 .filter(|_| stream && answer.status == Some(StatusCode::OK)),

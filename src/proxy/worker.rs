@@ -1,9 +1,9 @@
 //! What all connections of one worker share. A worker is one thread, so nothing here is locked.
 
-use super::error::{ProxyError, Who};
+use super::error::{ProxyError, Stage, Who};
 use super::stack::UpstreamPool;
 use crate::config::Settings;
-use crate::net::{Pool, PoolLimits};
+use crate::net::{Addresses, Pool, PoolLimits};
 use crate::publish::Stamps;
 use crate::telemetry::Meters;
 use crate::telemetry::log::Sink;
@@ -53,8 +53,8 @@ pub struct Worker {
     complained: Cell<Option<Instant>>,
 }
 
-/// Between two complaints of one worker's about the router.
-const COMPLAINT_PAUSE: Duration = Duration::from_secs(10);
+/// Between two complaints of one worker's about the router, or of the acceptor's.
+pub(super) const COMPLAINT_PAUSE: Duration = Duration::from_secs(10);
 
 impl Worker {
     /// A worker that serves.
@@ -66,6 +66,7 @@ impl Worker {
         meters: Meters,
         index: usize,
         loads: Arc<[Arc<Load>]>,
+        addresses: Arc<Addresses>,
     ) -> Worker {
         let limits = PoolLimits {
             connect: settings.timeouts.connect,
@@ -76,7 +77,7 @@ impl Worker {
             header_bytes: settings.limits.header_bytes,
         };
         Worker {
-            pool: Pool::new(settings.upstream.clone(), limits),
+            pool: Pool::following(settings.upstream.clone(), limits, addresses),
             load: loads.get(index).map(Arc::clone).unwrap_or_default(),
             settings,
             stamps,
@@ -99,14 +100,16 @@ impl Worker {
         self.phase.set(phase.max(self.phase.get()));
     }
 
-    /// Says on standard error what is wrong with the router, now and then: the log has every case.
+    /// Says on standard error what is wrong with the router, or that there is no descriptor for it, now
+    /// and then: the log has every case.
     pub fn complain(&self, error: &ProxyError) {
         let now = Instant::now();
         let quiet = self
             .complained
             .get()
             .is_none_or(|last| now.saturating_duration_since(last) >= COMPLAINT_PAUSE);
-        if error.who == Who::Upstream && quiet {
+        let told = error.who == Who::Upstream || error.stage == Stage::Descriptors;
+        if told && quiet {
             self.complained.set(Some(now));
             tracing::warn!("{error}");
         }

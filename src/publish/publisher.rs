@@ -5,6 +5,7 @@ use super::Stamps;
 use crate::config::Headline;
 use crate::engine;
 use crate::kv::Handle;
+use crate::net::again;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
@@ -16,6 +17,9 @@ const TICK: Duration = Duration::from_millis(100);
 /// A stamp that was not renewed for so long is not used any more. Ten ticks: enough for a machine
 /// whose cores are all busy, little beside the age that a reading may have.
 const STALLED: Duration = Duration::from_secs(1);
+
+/// After a panic.
+const AFTER_PANIC: Duration = Duration::from_secs(1);
 
 /// See the [module](self) description.
 pub struct Publisher {
@@ -32,8 +36,12 @@ pub struct Publisher {
 }
 
 impl Publisher {
-    /// Publishes until it is dropped.
+    /// Publishes until it is dropped. Should it panic, nothing is known for a second at least.
     pub async fn run(self) {
+        again(AFTER_PANIC, || self.keep_publishing()).await;
+    }
+
+    async fn keep_publishing(&self) {
         loop {
             let wait = self.publish(Instant::now());
             tokio::select! {

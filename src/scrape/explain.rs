@@ -70,6 +70,9 @@ pub(super) fn explain(name: &str, url: &Target, failed: &Failed, keys: &Keys) ->
         Failed::NotHttp(what) => format!(
             "{name} answered at {at} with what is no HTTP ({what}): see that the port is right, and if it speaks TLS write https:// in {page}"
         ),
+        Failed::Dial(error) if error.is_out_of_descriptors() => format!(
+            "{name} can't be asked, as kvgauge has no file descriptor left ({error}): raise its limit of open files (ulimit -n)"
+        ),
         Failed::Dial(DialError::Resolve { host, source }) => {
             format!("{name}: the name {host:?} does not resolve ({source}): check {page}")
         }

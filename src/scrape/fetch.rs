@@ -1,13 +1,12 @@
 //! One read of one page.
 
-use super::bearer::Bearer;
 use super::redirect::on_same_server;
 use crate::config::{Scrape, Target};
 use crate::exposition::PageError;
 use crate::kv::FailureReason;
 use crate::net::{
-    ConnectError, DialError, MaybeTls, Pool, PoolError, PoolLimits, PooledBody, TlsError, Trust,
-    Trusts, caused_by,
+    Bearer, ConnectError, DialError, Keeper, MaybeTls, Pool, PoolError, PoolLimits, PooledBody,
+    TlsError, Trust, Trusts, caused_by,
 };
 use bytes::Bytes;
 use http::header::{
@@ -118,7 +117,7 @@ impl Failed {
     /// The status, where it is that which was wrong.
     pub(super) fn status(&self) -> Option<StatusCode> {
         match self {
-            Failed::Status(status, _) => Some(*status),
+            Failed::Status(status, _) | Failed::Denied(status, _) => Some(*status),
             Failed::NotThere { .. } => Some(StatusCode::NOT_FOUND),
             Failed::Moved(_, there) => there.status(),
             Failed::Neither { loads, page, .. } => page.status().or(loads.status()),
@@ -216,7 +215,7 @@ impl Fetcher {
 
     /// Sends the token in this file with each request.
     pub(super) fn with_token(mut self, file: Option<&Arc<Path>>) -> Fetcher {
-        self.token = file.map(Bearer::new);
+        self.token = file.map(|file| Bearer::new(file, Keeper::ASKING));
         self
     }
 

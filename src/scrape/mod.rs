@@ -1,7 +1,6 @@
 //! Sources: finding them, and reading their pages once an interval, never for a request.
 
 mod allowance;
-mod bearer;
 mod board;
 mod discover;
 mod explain;

@@ -7,13 +7,16 @@ use super::discover::{Finder, Found, Looked, plan};
 use super::poller::{Poller, Shared, initial};
 use crate::config::{Settings, Source};
 use crate::kv::Handle;
-use crate::net::Trusts;
+use crate::net::{Trusts, again};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::task::AbortHandle;
 use tokio::time::sleep;
+
+/// From a panic over a source to its next read.
+const AFTER_PANIC: Duration = Duration::from_secs(10);
 
 /// Keeps reading all sources.
 pub struct Scraper {
@@ -145,6 +148,39 @@ async fn find(crew: Rc<Crew>, at: usize, mut finder: Finder) {
     }
 }
 
+/// Reads a source until this is dropped. One over which kvgauge panics is as if it had not been read,
+/// and is read again later.
+async fn keep_reading(
+    id: Id,
+    source: Source,
+    settings: Arc<Settings>,
+    trusts: Trusts,
+    shared: Option<Shared>,
+    started: Instant,
+    reports: Rc<Reports>,
+) {
+    let first = Cell::new(true);
+    again(AFTER_PANIC, || {
+        if !first.replace(false) {
+            reports.report(Entry {
+                id,
+                state: Arc::new(initial(&source)),
+                page: None,
+            });
+        }
+        let poller = Poller::new(
+            id,
+            source.clone(),
+            &settings,
+            &trusts,
+            shared.clone(),
+            started,
+        );
+        poller.run(Rc::clone(&reports))
+    })
+    .await;
+}
+
 // === impl Reports ===
 
 impl Reports {
@@ -270,15 +306,15 @@ impl Crew {
             if found {
                 self.tell(|| tracing::info!("{}: found at {}", source.name, source.url));
             }
-            let poller = Poller::new(
+            let task = tokio::task::spawn_local(keep_reading(
                 id,
                 source.clone(),
-                &self.settings,
-                &self.trusts,
+                Arc::clone(&self.settings),
+                self.trusts.clone(),
                 found.then(|| Rc::clone(&self.found)),
                 self.started,
-            );
-            let task = tokio::task::spawn_local(poller.run(Rc::clone(&self.reports)));
+                Rc::clone(&self.reports),
+            ));
             members.push(Member {
                 id,
                 source: source.clone(),

@@ -23,9 +23,15 @@ const OVERHEAD: &[f64] = &[
     0.05, 0.1, 0.5, 1.0, 5.0, 60.0, 600.0, 3600.0,
 ];
 
+/// Sessions last for seconds or for days.
+const TUNNEL_DURATION: &[f64] = &[
+    0.1, 1.0, 10.0, 60.0, 300.0, 900.0, 1800.0, 3600.0, 14_400.0, 43_200.0, 86_400.0,
+];
+
 /// Each histogram with its bounds.
-pub(super) const ALL: [(names::Name, &[f64]); 4] = [
+pub(super) const ALL: [(names::Name, &[f64]); 5] = [
     (names::REQUEST_DURATION, REQUEST_DURATION),
+    (names::TUNNEL_DURATION, TUNNEL_DURATION),
     (names::TIME_TO_FIRST_TOKEN, TIME_TO_FIRST_TOKEN),
     (names::TIME_PER_OUTPUT_TOKEN, TIME_PER_OUTPUT_TOKEN),
     (names::OVERHEAD, OVERHEAD),

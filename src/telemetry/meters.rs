@@ -25,6 +25,8 @@ pub struct Finished {
     pub outcome: &'static str,
     /// From the head read to the last byte.
     pub duration: Duration,
+    /// It was a tunnel, whose duration says nothing of answers.
+    pub is_tunnel: bool,
     /// To the first content event, of streams answered with 200.
     pub ttft: Option<Duration>,
     /// For each further token, of streams that report usage.
@@ -40,11 +42,23 @@ pub struct Meters {
     telemetry: Arc<Telemetry>,
     requests: RefCell<HashMap<RequestKey, Counter, foldhash::fast::RandomState>>,
     in_flight: Gauge,
+    tunnels: Gauge,
     duration: Histogram,
+    tunnel_duration: Histogram,
     ttft: Histogram,
     tpot: Histogram,
     overhead: Histogram,
     tokens: [Counter; 3],
+    tunnel_bytes: [Counter; 2],
+}
+
+/// Which way a tunnel's bytes go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// From the client, to the router.
+    In,
+    /// From the router, to the client.
+    Out,
 }
 
 type RequestKey = (&'static str, &'static str, u16, &'static str);
@@ -57,12 +71,16 @@ impl Meters {
             telemetry: Arc::clone(telemetry),
             requests: RefCell::default(),
             in_flight: telemetry.gauge(names::IN_FLIGHT),
+            tunnels: telemetry.gauge(names::TUNNELS),
             duration: telemetry.histogram(names::REQUEST_DURATION),
+            tunnel_duration: telemetry.histogram(names::TUNNEL_DURATION),
             ttft: telemetry.histogram(names::TIME_TO_FIRST_TOKEN),
             tpot: telemetry.histogram(names::TIME_PER_OUTPUT_TOKEN),
             overhead: telemetry.histogram(names::OVERHEAD),
             tokens: ["input", "output", "cached"]
                 .map(|kind| telemetry.counter(names::TOKENS, &[("type", kind)])),
+            tunnel_bytes: ["in", "out"]
+                .map(|way| telemetry.counter(names::TUNNEL_BYTES, &[("direction", way)])),
         };
         // There from the start, so that a rate has a zero to begin from.
         for reason in ["head_too_large", "header", "request_head_timeout"] {
@@ -81,7 +99,12 @@ impl Meters {
     pub fn finished(&self, f: &Finished) {
         self.in_flight.decrement(1.0);
         self.count_request((f.method, f.route, f.status.unwrap_or(NO_STATUS), f.outcome));
-        self.duration.record(f.duration);
+        if f.is_tunnel {
+            self.tunnels.decrement(1.0);
+            self.tunnel_duration.record(f.duration);
+        } else {
+            self.duration.record(f.duration);
+        }
         if let Some(t) = f.ttft {
             self.ttft.record(t);
         }
@@ -96,6 +119,20 @@ impl Meters {
             if let Some(n) = tokens {
                 counter.increment(n);
             }
+        }
+    }
+
+    /// A request has become a tunnel.
+    pub fn tunnel_began(&self) {
+        self.tunnels.increment(1.0);
+    }
+
+    /// Bytes that a tunnel has carried.
+    pub fn tunnelled(&self, direction: Direction, bytes: u64) {
+        let [inward, outward] = &self.tunnel_bytes;
+        match direction {
+            Direction::In => inward.increment(bytes),
+            Direction::Out => outward.increment(bytes),
         }
     }
 

@@ -6,11 +6,13 @@ mod diagnostics;
 pub mod log;
 mod meters;
 pub mod names;
+mod panics;
 mod process;
 mod recorder;
 mod routes;
 
 pub use diagnostics::init_diagnostics;
-pub use meters::{Finished, Meters};
+pub use meters::{Direction, Finished, Meters};
+pub use panics::watch_panics;
 pub use recorder::Telemetry;
 pub use routes::{method_label, route_label};

@@ -35,7 +35,7 @@ pub const IN_FLIGHT: Name = name(
 pub const REQUEST_DURATION: Name = name(
     "kvgauge_request_duration_seconds",
     Histogram,
-    "From the request's head to the last byte of the answer.",
+    "From the request's head to the last byte of the answer, tunnels left out.",
 );
 /// Time to first token.
 pub const TIME_TO_FIRST_TOKEN: Name = name(
@@ -60,6 +60,24 @@ pub const TOKENS: Name = name(
     "kvgauge_tokens_total",
     Counter,
     "Tokens that answers reported, by type (input, output, cached).",
+);
+/// Tunnels open.
+pub const TUNNELS: Name = name(
+    "kvgauge_tunnels_in_flight",
+    Gauge,
+    "Requests in flight that are tunnels, such as WebSocket.",
+);
+/// How long tunnels lived.
+pub const TUNNEL_DURATION: Name = name(
+    "kvgauge_tunnel_duration_seconds",
+    Histogram,
+    "From the request's head to the end of the tunnel that it opened.",
+);
+/// What tunnels carried.
+pub const TUNNEL_BYTES: Name = name(
+    "kvgauge_tunnel_bytes_total",
+    Counter,
+    "Bytes that tunnels carried, by direction (in: from clients, out: to them).",
 );
 /// What was refused before there was a request.
 pub const MALFORMED: Name = name(
@@ -86,6 +104,13 @@ pub const ACCEPT_FAILURES: Name = name(
     "Connections that could not be accepted (out of descriptors, mostly).",
 );
 
+/// Panics.
+pub const PANICS: Name = name(
+    "kvgauge_panics_total",
+    Counter,
+    "Faults of kvgauge's own that ended what they were about and nothing else, by thread.",
+);
+
 /// Merges of the unified page.
 pub const METRICS_MERGES: Name = name(
     "kvgauge_metrics_merges_total",
@@ -94,7 +119,7 @@ pub const METRICS_MERGES: Name = name(
 );
 
 /// What the recorder registers.
-pub const RECORDED: [Name; 12] = [
+pub const RECORDED: [Name; 16] = [
     REQUESTS,
     IN_FLIGHT,
     REQUEST_DURATION,
@@ -102,10 +127,14 @@ pub const RECORDED: [Name; 12] = [
     TIME_PER_OUTPUT_TOKEN,
     OVERHEAD,
     TOKENS,
+    TUNNELS,
+    TUNNEL_DURATION,
+    TUNNEL_BYTES,
     MALFORMED,
     LOG_DROPPED,
     DRAINED,
     ACCEPT_FAILURES,
+    PANICS,
     METRICS_MERGES,
 ];
 

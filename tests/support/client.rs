@@ -25,6 +25,28 @@ impl Client {
         })
     }
 
+    /// One for whom the kernel keeps little of what it does not read.
+    pub(crate) fn slow(address: SocketAddr) -> Self {
+        let socket = socket2::Socket::new(
+            socket2::Domain::for_address(address),
+            socket2::Type::STREAM,
+            None,
+        )
+        .unwrap();
+        socket.set_recv_buffer_size(4096).unwrap();
+        socket.connect(&address.into()).unwrap();
+        let stream = TcpStream::from(socket);
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        Self {
+            wire: Wire::new(stream),
+        }
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.wire.stream.local_addr().unwrap()
+    }
+
     /// How long a read and a write wait; else 10 s.
     pub(crate) fn patience(&mut self, time: Duration) -> &mut Self {
         self.wire.stream.set_read_timeout(Some(time)).unwrap();
@@ -93,6 +115,17 @@ impl Client {
     /// What one read of the socket brings.
     pub(crate) fn some(&mut self) -> Result<Vec<u8>, End> {
         self.wire.some().map_err(End::from)
+    }
+
+    /// As much as this from what comes.
+    pub(crate) fn exactly(&mut self, n: usize) -> Vec<u8> {
+        let bytes = self.wire.exactly(n);
+        bytes.unwrap_or_else(|error| panic!("fewer than {n} bytes: {error}"))
+    }
+
+    /// The socket, for a thread of its own.
+    pub(crate) fn socket(&self) -> TcpStream {
+        self.wire.stream.try_clone().unwrap()
     }
 
     /// Everything up to the connection's end.

@@ -265,7 +265,7 @@ impl<R: Read> Wire<R> {
         }
     }
 
-    fn exactly(&mut self, n: usize) -> io::Result<Vec<u8>> {
+    pub(crate) fn exactly(&mut self, n: usize) -> io::Result<Vec<u8>> {
         while self.buffer.len() < n {
             self.fill()?;
         }

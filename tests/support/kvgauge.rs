@@ -20,6 +20,7 @@ pub(crate) struct Setup {
     arguments: Vec<String>,
     environment: Vec<(String, String)>,
     workers: usize,
+    open_files: Option<u64>,
     /// Stands in where a test names no source, so that no default one is read.
     nobody: Option<Page>,
 }
@@ -34,6 +35,7 @@ impl Setup {
             arguments: Vec::new(),
             environment: Vec::new(),
             workers: 2,
+            open_files: None,
             nobody: None,
         }
     }
@@ -81,6 +83,12 @@ impl Setup {
         self
     }
 
+    /// With a limit of open files.
+    pub(crate) fn open_files(mut self, limit: u64) -> Self {
+        self.open_files = Some(limit);
+        self
+    }
+
     pub(crate) fn start(mut self) -> Kvgauge {
         let own = self.settings.contains("[[source]]");
         if self.sources.is_empty() && !own {
@@ -92,7 +100,18 @@ impl Setup {
         let file = folder.path().join("kvgauge.toml");
         std::fs::write(&file, &self.settings).unwrap();
 
-        let mut command = Command::new(env!("CARGO_BIN_EXE_kvgauge"));
+        let program = env!("CARGO_BIN_EXE_kvgauge");
+        let mut command = match self.open_files {
+            None => Command::new(program),
+            Some(limit) => {
+                let mut command = Command::new("sh");
+                command
+                    .arg("-c")
+                    .arg(format!("ulimit -n {limit} && exec \"$0\" \"$@\""));
+                command.arg(program);
+                command
+            }
+        };
         command.arg("serve").arg("--config").arg(&file);
         command.args(["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]);
         command.arg("--upstream").arg(&self.upstream);

@@ -13,6 +13,7 @@ pub(crate) mod data;
 pub(crate) mod http;
 pub(crate) mod kvgauge;
 pub(crate) mod lines;
+pub(crate) mod names;
 pub(crate) mod openai;
 pub(crate) mod page;
 pub(crate) mod pools;

@@ -3,6 +3,10 @@
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use std::fs;
 use std::net::SocketAddr;
+use std::time::Duration;
+
+/// The kernel's unit of processor time for programs, the same on every machine that runs the tests.
+const TICKS_PER_SECOND: u64 = 100;
 
 /// A process that is looked at from outside.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +29,16 @@ impl Process {
 
     pub(crate) fn threads(self) -> u64 {
         self.status("Threads:")
+    }
+
+    /// Processor time used so far, in its own code and in the kernel's.
+    pub(crate) fn processor_time(self) -> Duration {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.0)).unwrap();
+        // Behind the name in brackets come the state and ten numbers before these two.
+        let behind = stat.rsplit_once(')').unwrap().1;
+        let ticks = behind.split_whitespace().skip(11).take(2);
+        let ticks: u64 = ticks.map(|n| n.parse::<u64>().unwrap()).sum();
+        Duration::from_millis(ticks * 1000 / TICKS_PER_SECOND)
     }
 
     /// Open descriptors.

@@ -141,6 +141,26 @@ impl Connection {
         self.wire.stream.write_all(bytes.as_ref())
     }
 
+    /// As much as this from what comes.
+    pub(crate) fn exactly(&mut self, n: usize) -> io::Result<Vec<u8>> {
+        self.wire.exactly(n)
+    }
+
+    /// Everything up to the other side's end, and how it ended.
+    pub(crate) fn rest(&mut self) -> (Vec<u8>, End) {
+        self.wire.rest()
+    }
+
+    /// Sends FIN but goes on reading.
+    pub(crate) fn finish(&mut self) -> io::Result<()> {
+        self.wire.stream.shutdown(std::net::Shutdown::Write)
+    }
+
+    /// The socket, for a thread of its own.
+    pub(crate) fn socket(&self) -> TcpStream {
+        self.wire.stream.try_clone().unwrap()
+    }
+
     /// Sends a chunk.
     pub(crate) fn chunk(&mut self, data: impl AsRef<[u8]>) -> io::Result<()> {
         let data = data.as_ref();
@@ -190,7 +210,14 @@ impl Upstream {
     where
         F: Fn(&mut Connection) -> io::Result<Next> + Send + Sync + 'static,
     {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        Self::on(TcpListener::bind("127.0.0.1:0").unwrap(), script)
+    }
+
+    /// The same where it listens already.
+    pub(crate) fn on<F>(listener: TcpListener, script: F) -> Self
+    where
+        F: Fn(&mut Connection) -> io::Result<Next> + Send + Sync + 'static,
+    {
         let address = listener.local_addr().unwrap();
         let shared = Arc::new(Shared::default());
         let (script, at) = (Arc::new(script), Arc::clone(&shared));

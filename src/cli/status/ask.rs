@@ -6,6 +6,7 @@ use crate::config::{Scrape, Settings, Source, Target};
 use crate::engine::{self, SourceReading};
 use crate::kv::{FailureReason, Reading, Roles, Unknown};
 use crate::scrape::{Access, Case, Look, Missed, Stands, Verdict, Whose, get, look_at_source};
+use http::StatusCode;
 use serde::Deserialize;
 use std::sync::Arc;
 
@@ -266,10 +267,16 @@ pub(super) async fn all(asked: Vec<Asked>, settings: &Arc<Settings>) -> Said {
                 } else {
                     Unknown::NotRead
                 };
+                let mut message = missed.message;
+                if missed.status == Some(StatusCode::UNAUTHORIZED)
+                    && asked.source.bearer_file.is_none()
+                {
+                    message.push_str(", or by --bearer-file");
+                }
                 said.sources.push(SourceSays {
                     state: "down".to_owned(),
                     unknown: Some(why.as_str().to_owned()),
-                    message: Some(missed.message),
+                    message: Some(message),
                     ..asked.says()
                 });
                 // Without a role there is no line that would say so.

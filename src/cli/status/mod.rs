@@ -9,6 +9,7 @@ use crate::config::{self, ConfigError, Settings, Source, Target};
 use ask::Asked;
 use report::{Limits, Report};
 use std::io::Write as _;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use tokio::runtime::{Builder, LocalOptions};
@@ -27,7 +28,7 @@ pub fn run(args: &Status) -> ExitCode {
     if limits.warn > limits.crit {
         return unknown("--warn is above --crit, so that nothing would ever warn");
     }
-    let (asked, settings) = match asked(&args.urls) {
+    let (asked, settings) = match asked(args) {
         Ok((asked, settings)) => (asked, Arc::new(settings)),
         Err(error) => return unknown(&urls::problems(&error)),
     };
@@ -51,7 +52,9 @@ pub fn run(args: &Status) -> ExitCode {
 }
 
 /// Whom to ask: what is named, else the kvgauge that would be started here.
-fn asked(urls: &[String]) -> Result<(Vec<Asked>, Settings), ConfigError> {
+fn asked(args: &Status) -> Result<(Vec<Asked>, Settings), ConfigError> {
+    let urls = &args.urls;
+    let token: Option<Arc<Path>> = args.bearer_file.as_deref().map(Arc::from);
     let here = || config::load(None, config::environment(), &config::Flags::default());
     if urls.is_empty() {
         let (mut settings, _) = here()?;
@@ -63,7 +66,10 @@ fn asked(urls: &[String]) -> Result<(Vec<Asked>, Settings), ConfigError> {
             port: listener.port(),
             path: "/metrics".into(),
         };
-        settings.sources = vec![Source::new("kvgauge".into(), url, None)];
+        settings.sources = vec![Source {
+            bearer_file: token.or(settings.admin.bearer_file.take()),
+            ..Source::new("kvgauge".into(), url, None)
+        }];
         return Ok((
             settings.sources.iter().map(Asked::source).collect(),
             settings,
@@ -79,6 +85,7 @@ fn asked(urls: &[String]) -> Result<(Vec<Asked>, Settings), ConfigError> {
     };
     let (mut settings, _) = config::load(None, [], &flags)?;
     for source in &mut settings.sources {
+        source.bearer_file = source.bearer_file.take().or_else(|| token.clone());
         // Of who is no kvgauge, the page.
         if &*source.url.path == "/kv" {
             source.url.path = "/metrics".into();

@@ -1,11 +1,9 @@
-//! The token that a source asks for (RFC 6750): read from a file, sent to that source only, and shown
-//! nowhere: what is said of it names the file.
+//! A bearer token (RFC 6750) that stands in a file, shown nowhere: what is said of it names the file.
 //!
-//! The file is read at the start, again each minute, and when the source answers 401, so a token that
-//! is renewed in place is taken up by itself. While the file can't be read the token before is used,
-//! and without one the source is asked without: it may be open, or says itself what it wants.
+//! The file is read at the start, again each minute, and when a token was not taken, so one that is
+//! renewed in place is taken up by itself. While the file can't be read the token before is used.
 
-use crate::net::small_file;
+use super::small_file;
 use http::HeaderValue;
 use std::path::Path;
 use std::sync::Arc;
@@ -17,9 +15,30 @@ const AGAIN: Duration = Duration::from_secs(60);
 /// The most bytes of a token's file. Kubernetes' have about 1 KiB.
 const MOST_BYTES: u64 = 16 << 10;
 
+/// Who keeps a token, in the words that are said of its file.
+#[derive(Clone, Copy, Debug)]
+pub struct Keeper {
+    /// The setting that names the file.
+    pub key: &'static str,
+    /// What holds while the file can't be read, and a token has been read before.
+    pub kept: &'static str,
+    /// The same where none has been.
+    pub none: &'static str,
+}
+
+impl Keeper {
+    /// Who asks a server that wants a token. It may be open, or says itself what it wants.
+    pub const ASKING: Keeper = Keeper {
+        key: "bearer_file",
+        kept: "the token read before is used",
+        none: "no token is sent",
+    };
+}
+
 /// See the [module](self) description.
-pub(super) struct Bearer {
+pub struct Bearer {
     path: Arc<Path>,
+    keeper: Keeper,
     value: Option<HeaderValue>,
     /// Why the file could not be read the last time.
     problem: Option<String>,
@@ -30,9 +49,11 @@ pub(super) struct Bearer {
 
 impl Bearer {
     /// Reads the file for the first time.
-    pub(super) fn new(path: &Arc<Path>) -> Bearer {
+    #[must_use]
+    pub fn new(path: &Arc<Path>, keeper: Keeper) -> Bearer {
         let mut bearer = Bearer {
             path: Arc::clone(path),
+            keeper,
             value: None,
             problem: None,
             read: Instant::now(),
@@ -42,7 +63,7 @@ impl Bearer {
     }
 
     /// The value of an `Authorization` field, if there is one.
-    pub(super) fn value(&mut self, now: Instant) -> Option<HeaderValue> {
+    pub fn value(&mut self, now: Instant) -> Option<HeaderValue> {
         if now.saturating_duration_since(self.read) >= AGAIN {
             self.read();
         }
@@ -50,14 +71,21 @@ impl Bearer {
     }
 
     /// Reads the file again, as its token was not taken. Whether there is another one now.
-    pub(super) fn renew(&mut self) -> bool {
+    pub fn renew(&mut self) -> bool {
         let before = self.value.clone();
         self.read();
         self.value != before
     }
 
+    /// When the file was read last.
+    #[must_use]
+    pub fn read_at(&self) -> Instant {
+        self.read
+    }
+
     /// What to do when the source does not take what was sent.
-    pub(super) fn advice(&self) -> String {
+    #[must_use]
+    pub fn advice(&self) -> String {
         let path = self.path.display();
         match &self.problem {
             Some(problem) => format!("its bearer_file {path} {problem}"),
@@ -75,11 +103,15 @@ impl Bearer {
             Err(problem) => {
                 if self.problem.as_ref() != Some(&problem) {
                     let path = self.path.display();
-                    let with = match self.value {
-                        Some(_) => "the token read before is used",
-                        None => "no token is sent",
+                    let keeper = &self.keeper;
+                    let holds = match self.value {
+                        Some(_) => keeper.kept,
+                        None => keeper.none,
                     };
-                    tracing::warn!("bearer_file {path} {problem}; until it can be read {with}");
+                    tracing::warn!(
+                        "{} {path} {problem}; until it can be read {holds}",
+                        keeper.key
+                    );
                 }
                 self.problem = Some(problem);
             }
@@ -136,7 +168,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path: Arc<Path> = folder.path().join("token").into();
         std::fs::write(&path, "one").unwrap();
-        let mut bearer = Bearer::new(&path);
+        let mut bearer = Bearer::new(&path, Keeper::ASKING);
         let now = Instant::now();
         assert_eq!(bearer.value(now).unwrap(), "Bearer one");
         assert!(!bearer.renew());

@@ -1,0 +1,299 @@
+//! Panics in every place of a request's way, over real sockets. There is no way to make kvgauge itself
+//! panic, so something that does stands in the router's place, below the whole stack.
+
+#![allow(clippy::disallowed_methods, reason = "both ends are the test's own")]
+
+use super::super::connection;
+use super::super::stack::{RequestBody, StackParts};
+use super::super::worker::{Load, Worker};
+use super::*;
+use crate::config::Settings;
+use crate::engine;
+use crate::kv;
+use crate::net::PoolError;
+use crate::publish::Stamps;
+use crate::telemetry::log::Log;
+use crate::telemetry::{Meters, Telemetry};
+use bytes::Bytes;
+use http_body_util::BodyExt as _;
+use serde_json::Value;
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::timeout;
+
+/// Where it panics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Nowhere,
+    /// Called with the request.
+    Call,
+    /// On the way to the head.
+    Head,
+    /// In the body, behind its first piece.
+    Body,
+    /// In the body, where hyper asks for it outside of every layer.
+    Size,
+}
+
+/// Answers in the router's place.
+#[derive(Clone)]
+struct Router(Place);
+
+/// Two pieces without a length.
+struct TwoPieces {
+    place: Place,
+    sent: usize,
+}
+
+impl Service<Request<RequestBody>> for Router {
+    type Response = Response<TwoPieces>;
+    type Error = PoolError;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, PoolError>>>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), PoolError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<RequestBody>) -> Self::Future {
+        let place = self.0;
+        assert!(place != Place::Call, "in the call");
+        Box::pin(async move {
+            let _ = request.into_body().collect().await;
+            tokio::task::yield_now().await;
+            assert!(place != Place::Head, "before the head");
+            Ok(Response::new(TwoPieces { place, sent: 0 }))
+        })
+    }
+}
+
+impl Body for TwoPieces {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        self.sent += 1;
+        match self.sent {
+            1 => Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(b"first"))))),
+            2 => {
+                assert!(self.place != Place::Body, "in the body");
+                Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(b"second")))))
+            }
+            _ => Poll::Ready(None),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        assert!(self.place != Place::Size, "at its size");
+        SizeHint::default()
+    }
+}
+
+/// Standard output.
+#[derive(Clone, Default)]
+struct Out(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Out {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// What a client saw: the bytes, and whether the connection ended by a reset.
+#[derive(Debug)]
+struct Seen {
+    text: String,
+    reset: bool,
+}
+
+/// Sends a request to a worker whose router panics there, reads to the connection's end, and lets a
+/// second connection of the same worker have a whole answer. What the first client saw, and its line
+/// of the log.
+async fn play(place: Place, request: &str) -> (Seen, Value) {
+    let (out, telemetry) = (Out::default(), Telemetry::new());
+    let log = Log::start(out.clone(), 1 << 20, telemetry.log_lines_dropped()).unwrap();
+    let settings = Arc::new(Settings::defaults());
+    let loads: Arc<[Arc<Load>]> = Arc::new([Arc::default()]);
+    let states = engine::observe(
+        &kv::Handle::default().load(),
+        Instant::now(),
+        Duration::from_secs(1),
+    );
+    let stamps = Stamps::new(&states, settings.headers.headline);
+    let meters = Meters::new(&telemetry);
+    let sink = log.sink();
+    let (in_load, addresses) = (Arc::clone(&loads), Arc::default());
+    let worker = Worker::new(settings, stamps, sink, meters, 0, in_load, addresses);
+    let parts = Rc::new(StackParts::new(Rc::new(worker)));
+
+    let first = ask(&parts, place, request).await;
+    let second = ask(&parts, Place::Nowhere, "GET / HTTP/1.0\r\n\r\n").await;
+    assert!(second.text.ends_with("\r\n\r\nfirstsecond"), "{second:?}");
+    assert!(!second.reset);
+    assert_eq!(loads[0].requests(), 0, "in flight");
+    drop(parts);
+    log.finish();
+    let lines = out.0.lock().unwrap().clone();
+    let lines = String::from_utf8(lines).unwrap();
+    let lines: Vec<Value> = lines
+        .lines()
+        .map(|l| serde_json::from_str(l).unwrap())
+        .collect();
+    assert_eq!(lines.len(), 2, "{lines:#?}");
+    assert_eq!(lines[1]["outcome"], "complete");
+    (first, lines[0].clone())
+}
+
+async fn ask(parts: &Rc<StackParts>, place: Place, request: &str) -> Seen {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address: SocketAddr = listener.local_addr().unwrap();
+    let mut client = TcpStream::connect(address).await.unwrap();
+    let (stream, peer) = listener.accept().await.unwrap();
+    let serving = {
+        let parts = Rc::clone(parts);
+        tokio::task::spawn_local(async move {
+            connection::serve_to(stream, peer, &parts, |_| {}, Router(place)).await;
+        })
+    };
+    client.write_all(request.as_bytes()).await.unwrap();
+    let mut bytes = Vec::new();
+    let end = timeout(Duration::from_secs(10), client.read_to_end(&mut bytes)).await;
+    let end = end.expect("the connection ends");
+    drop(client);
+    serving.await.expect("the connection's task does not panic");
+    Seen {
+        text: String::from_utf8(bytes).unwrap(),
+        reset: end.is_err(),
+    }
+}
+
+fn run(place: Place, request: &str) -> (Seen, Value) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build_local(tokio::runtime::LocalOptions::default())
+        .unwrap();
+    runtime.block_on(play(place, request))
+}
+
+const GET: &str = "GET /v1/models HTTP/1.1\r\nHost: k\r\n\r\n";
+const POST: &str = "POST /v1/completions HTTP/1.1\r\nHost: k\r\nContent-Length: 2\r\n\r\n{}";
+
+#[test]
+fn a_panic_before_the_head_is_answered_with_500() {
+    for (place, request) in [
+        (Place::Call, GET),
+        (Place::Call, POST),
+        (Place::Head, GET),
+        (Place::Head, POST),
+    ] {
+        let (seen, line) = run(place, request);
+        let (head, body) = seen.text.split_once("\r\n\r\n").unwrap();
+        assert!(
+            head.starts_with("HTTP/1.1 500 Internal Server Error\r\n"),
+            "{head}"
+        );
+        for field in [
+            "connection: close",
+            "content-type: application/json",
+            "x-request-id: ",
+        ] {
+            assert!(head.contains(field), "{field}: {head}");
+        }
+        let error: Value = serde_json::from_str(body).unwrap();
+        let error = &error["error"];
+        assert_eq!(
+            (&error["code"], &error["type"]),
+            (&"internal".into(), &"server_error".into())
+        );
+        assert!(
+            error["param"].is_null() && error["message"].is_string(),
+            "{error}"
+        );
+        assert!(!body.contains("before the head"), "{body}");
+        assert_eq!(line["outcome"], "internal", "{line}");
+        assert_eq!(line["error.type"], "internal");
+        assert_eq!(line["http.response.status_code"], 500);
+    }
+}
+
+#[test]
+fn a_panic_in_the_body_breaks_the_answer_off() {
+    let (seen, line) = run(Place::Body, GET);
+    // What came before has left, and there is no last chunk.
+    assert!(seen.text.ends_with("5\r\nfirst\r\n"), "{seen:?}");
+    assert_eq!(
+        (&line["outcome"], &line["error.type"]),
+        (&"internal".into(), &"internal".into())
+    );
+    assert_eq!(line["http.response.status_code"], 200);
+    assert_eq!(line["bytes_out"], 5);
+    // An answer that ends with its connection must not look finished.
+    let (seen, line) = run(Place::Body, "GET / HTTP/1.0\r\n\r\n");
+    assert!(
+        seen.reset && seen.text.ends_with("\r\n\r\nfirst"),
+        "{seen:?}"
+    );
+    assert_eq!(line["outcome"], "internal", "{line}");
+}
+
+#[test]
+fn a_panic_outside_of_every_layer_ends_its_connection_alone() {
+    let (seen, line) = run(Place::Size, GET);
+    assert!(seen.reset && seen.text.is_empty(), "{seen:?}");
+    assert_eq!(
+        (&line["outcome"], &line["error.type"]),
+        (&"internal".into(), &"internal".into())
+    );
+}
+
+/// With `panic = "abort"` nothing could be caught.
+#[test]
+fn no_profile_turns_a_panic_into_the_end() {
+    let manifest = include_str!("../../../Cargo.toml").replace(' ', "");
+    assert!(manifest.contains("[profile.release]") && !manifest.contains("panic=\"abort\""));
+}
+
+/// Panics when it is read.
+struct Bad;
+
+impl Body for Bad {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        panic!("in the request's body")
+    }
+}
+
+/// The task of the router's connection reads the request's body; its panic is nobody's fault but ours.
+#[tokio::test]
+async fn a_panic_in_the_requests_body_is_no_fault_of_the_clients_or_the_routers() {
+    let (near, mut far) = tokio::io::duplex(1024);
+    let io = hyper_util::rt::TokioIo::new(near);
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(io).await.unwrap();
+    let task = tokio::spawn(connection);
+    let request = Request::post("/").body(Guarded::new(Bad)).unwrap();
+    let error = sender.send_request(request).await.unwrap_err();
+    let error = super::super::forward::explain(PoolError::Broken(error));
+    assert_eq!((error.code(), error.status().as_u16()), ("internal", 500));
+    assert!(task.await.is_ok(), "the task does not panic");
+    // The router sees a request that ends short.
+    let mut seen = Vec::new();
+    let _ = far.read_to_end(&mut seen).await;
+    assert!(!seen.ends_with(b"0\r\n\r\n"));
+}
