@@ -98,7 +98,7 @@ impl Entry {
         let left = (outcome, error) == ("client_gone", Some("client_gone"));
         let failed = matches!(
             outcome,
-            "upstream_aborted" | "upstream_unreachable" | "timeout"
+            "upstream_aborted" | "upstream_unreachable" | "timeout" | "overloaded"
         );
         match &self.seen {
             Seen::Whole => {
@@ -112,6 +112,7 @@ impl Entry {
                     "upstream_unreachable" | "upstream_connect_timeout" => "upstream_unreachable",
                     "upstream_aborted" => "upstream_aborted",
                     "upstream_timeout" => "timeout",
+                    "out_of_descriptors" => "overloaded",
                     _ => return false,
                 };
                 outcome == meant && error == Some(code) && status == Some(*seen)
