@@ -29,7 +29,7 @@ use support::upstream::{OK, STREAM};
 use support::{Client, End, Next, Setup, Upstream, fetch};
 
 /// The trap, and the test, which stands in one of the files of this folder.
-const TRAPS: [(&str, &str); 39] = [
+const TRAPS: [(&str, &str); 42] = [
     // Framing and smuggling.
     (
         "an answer with both a coding and a length is cut where the wrong one is taken off",
@@ -147,6 +147,18 @@ const TRAPS: [(&str, &str); 39] = [
         "an_early_answer_reaches_a_client_that_goes_on_sending",
     ),
     (
+        "a limit on connecting is divided among addresses",
+        "connecting_is_held_to_its_limit",
+    ),
+    (
+        "a connection that says nothing is held for ever",
+        "a_connection_that_never_says_anything_is_closed",
+    ),
+    (
+        "accepting spins where descriptors run out",
+        "b44_clients_that_use_up_the_descriptors_timed",
+    ),
+    (
         "a head that never ends holds a connection for ever",
         "a_head_that_stops_behind_a_request_is_not_taken_for_an_idle_connection",
     ),
@@ -157,7 +169,7 @@ const TRAPS: [(&str, &str); 39] = [
     ),
     (
         "a place among requests is free again at the head",
-        "more_requests_than_allowed_is_503_with_a_time",
+        "a_place_among_requests_is_held_until_the_last_byte",
     ),
     (
         "nobody asks again behind the last byte of a length",
