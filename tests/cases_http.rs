@@ -177,6 +177,9 @@ fn b36_passes(upstream: &Upstream, line: &serde_json::Value) {
     let asked = upstream.request(1).head.get("accept-encoding");
     assert_eq!(asked.unwrap(), "gzip");
     assert_eq!(line["outcome"], "complete", "{line}");
+    assert_eq!(line["gen_ai.usage.input_tokens"], 12, "{line}");
+    assert_eq!(line["gen_ai.usage.output_tokens"], 34, "{line}");
+    assert!(line["ttft_ms"].is_number(), "{line}");
 }
 
 #[test]
@@ -232,6 +235,73 @@ fn b36_packed_events_come_one_by_one() {
     let sent = steps::body(&steps::of_case("b36-sse.steps.json"));
     assert!(body == sent, "the body differs");
     b36_passes(&upstream, &kvgauge.line_of("b36"));
+}
+
+/// An answer with this coding and body; the body as the client gets it, and the log line.
+fn b36_packed(coding: &str, body: &[u8]) -> (Vec<u8>, serde_json::Value) {
+    let head = format!(
+        "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Encoding: {coding}\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    let upstream = Upstream::answering([head.as_bytes(), body].concat());
+    let kvgauge = Setup::new(upstream.address()).start();
+    let answer = fetch(kvgauge.listen, b36_request("b36"));
+    assert_eq!(answer.head.get("content-encoding").unwrap(), coding);
+    assert_eq!(answer.end, End::Complete);
+    (answer.body, kvgauge.line_of("b36"))
+}
+
+#[test]
+fn b36_an_answer_that_is_packed_wrongly_passes_and_is_not_read() {
+    let whole = support::data::case("b36-json.http");
+    let at = whole.windows(4).position(|part| part == b"\r\n\r\n");
+    let good = &whole[at.unwrap() + 4..];
+    let mut broken = good.to_vec();
+    *broken.iter_mut().nth_back(5).unwrap() ^= 1;
+    for (coding, body) in [
+        ("gzip", broken.as_slice()),
+        ("gzip", b"{\"usage\":{\"prompt_tokens\":1}}"),
+        ("br", good),
+        ("zstd", good),
+    ] {
+        let (got, line) = b36_packed(coding, body);
+        assert!(got == body, "the body differs");
+        assert_eq!(line["outcome"], "complete", "{line}");
+        assert!(line["gen_ai.usage.input_tokens"].is_null(), "{line}");
+        assert!(line["gen_ai.response.model"].is_null(), "{line}");
+    }
+}
+
+#[test]
+fn b36_a_bomb_passes_packed_and_is_not_unpacked_to_its_end() {
+    // Blanks that are a thousand times as long unpacked, behind them a usage.
+    let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    let blanks = vec![b' '; 1 << 20];
+    for _ in 0..96 {
+        std::io::Write::write_all(&mut packer, &blanks).unwrap();
+    }
+    std::io::Write::write_all(&mut packer, b"{\"usage\":{\"prompt_tokens\":1}}").unwrap();
+    let bomb = packer.finish().unwrap();
+    let (got, line) = b36_packed("gzip", &bomb);
+    assert!(got == bomb, "the body differs");
+    assert_eq!(line["outcome"], "complete", "{line}");
+    // It stands behind the bound.
+    assert!(line["gen_ai.usage.input_tokens"].is_null(), "{line}");
+}
+
+#[test]
+fn b36_a_request_that_says_it_is_not_packed_is_read() {
+    let upstream = Upstream::ok();
+    let (kvgauge, _decode) = start(&upstream);
+    for (coding, model) in [
+        ("identity", "m-a".into()),
+        ("gzip", serde_json::Value::Null),
+    ] {
+        let fields = format!("Content-Encoding: {coding}\r\nx-request-id: {coding}\r\n");
+        fetch(kvgauge.listen, post(CHAT, &fields, "{\"model\":\"m-a\"}"));
+        let line = kvgauge.line_of(coding);
+        assert_eq!(line["gen_ai.request.model"], model, "{line}");
+    }
 }
 
 #[test]
@@ -531,4 +601,15 @@ fn b46_without_an_origin_nothing_is_said_of_cors() {
         "{}",
         answer.head.text()
     );
+}
+
+#[test]
+fn b46_without_an_origin_what_the_router_says_of_cors_stands() {
+    let upstream = Upstream::case("b46.http");
+    let (kvgauge, _decode) = start(&upstream);
+    let answer = fetch(kvgauge.listen, post(CHAT, "", "{}"));
+    assert!(answer.head.has("x-kv-usage"), "{}", answer.head.text());
+    assert_eq!(b46_exposed(&answer), ["x-request-id"]);
+    assert_eq!(answer.head.all("access-control-allow-origin"), [b"*"]);
+    assert_eq!(answer.head.all("vary"), [b"Origin"]);
 }

@@ -14,6 +14,7 @@ mod listen;
 mod lookup;
 mod moved;
 mod pool;
+mod read_on;
 mod tls;
 mod trust;
 

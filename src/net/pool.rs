@@ -14,6 +14,7 @@
 //! A connection whose peer has answered with 101 is no HTTP connection any more: it leaves the pool
 //! as [`Switched`].
 
+use super::read_on::ReadOn;
 use super::{Addresses, Connect, DialError, Plain};
 use crate::config::Target;
 use bytes::Bytes;
@@ -298,7 +299,7 @@ where
             .max_headers(limits.header_fields)
             .max_header_size(limits.header_bytes)
             .max_buf_size(limits.header_bytes.max(MIN_BUFFER))
-            .handshake(TokioIo::new(stream))
+            .handshake(TokioIo::new(ReadOn::new(stream)))
             .await
             .map_err(PoolError::Broken)?;
         // Its errors reach whoever waits for the response.
@@ -322,8 +323,8 @@ impl Switched {
     /// [`Plain`], or has been taken.
     pub async fn into_tcp(self) -> Option<(TcpStream, Bytes)> {
         let upgraded = self.0.await.ok()?;
-        let parts = upgraded.downcast::<TokioIo<TcpStream>>().ok()?;
-        Some((parts.io.into_inner(), parts.read_buf))
+        let parts = upgraded.downcast::<TokioIo<ReadOn<TcpStream>>>().ok()?;
+        Some((parts.io.into_inner().into_inner(), parts.read_buf))
     }
 }
 

@@ -97,9 +97,13 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        let response = ready!(this.inner.poll(cx))?;
+        let mut response = ready!(this.inner.poll(cx))?;
         let ends_with_connection =
             *this.http_10 && !response.headers().contains_key(CONTENT_LENGTH);
+        if ends_with_connection {
+            // An answer of this version tells hyper not to promise `keep-alive` (RFC 9112, 9.3).
+            *response.version_mut() = Version::HTTP_10;
+        }
         Poll::Ready(Ok(response.map(|inner| Flushed {
             inner,
             client: Rc::clone(this.client),

@@ -133,6 +133,11 @@ impl Client {
         self.waiting.set((Waiting::Tunnel, Instant::now()));
     }
 
+    /// Whether bytes of the request's body have not been taken.
+    pub(super) fn has_body_left(&self) -> bool {
+        self.body_left.get()
+    }
+
     /// The request's body has come whole: what came with its end, and what comes from now on, is the
     /// next request's. `last` is what ended it, where that was not a chunk or trailer (which end as a
     /// head does).

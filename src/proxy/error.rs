@@ -77,8 +77,10 @@ pub enum Stage {
     RequestBodyTimeout,
     /// The request's body passed its limit.
     RequestTooLarge,
-    /// A method or protocol that is not carried.
+    /// A method, protocol or coding that is not carried.
     Unsupported,
+    /// An `Expect` that nobody here meets.
+    Expectation,
     /// No room for the request.
     Admission,
     /// No descriptor for a connection to the router.
@@ -163,6 +165,7 @@ impl ProxyError {
             Stage::RequestBodyTimeout => StatusCode::REQUEST_TIMEOUT,
             Stage::RequestTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Stage::Unsupported => StatusCode::NOT_IMPLEMENTED,
+            Stage::Expectation => StatusCode::EXPECTATION_FAILED,
             Stage::Admission | Stage::Descriptors => StatusCode::SERVICE_UNAVAILABLE,
             Stage::Connect | Stage::ResponseHead => StatusCode::BAD_GATEWAY,
             Stage::ConnectTimeout | Stage::ResponseHeadTimeout | Stage::Deadline => {
@@ -179,7 +182,8 @@ impl ProxyError {
             Stage::RequestHead
             | Stage::RequestBody
             | Stage::RequestTooLarge
-            | Stage::Unsupported => Outcome::Rejected,
+            | Stage::Unsupported
+            | Stage::Expectation => Outcome::Rejected,
             Stage::Admission | Stage::Descriptors => Outcome::Overloaded,
             Stage::Connect | Stage::ConnectTimeout => Outcome::UpstreamUnreachable,
             Stage::ResponseHead => Outcome::UpstreamAborted,
@@ -199,6 +203,7 @@ impl ProxyError {
             Stage::RequestBodyTimeout => "request_body_timeout",
             Stage::RequestTooLarge => "request_too_large",
             Stage::Unsupported => "unsupported",
+            Stage::Expectation => "expectation_failed",
             Stage::Admission => "overloaded",
             Stage::Descriptors => "out_of_descriptors",
             Stage::Connect => "upstream_unreachable",
@@ -208,6 +213,21 @@ impl ProxyError {
             Stage::Deadline => "request_timeout",
             Stage::Internal => "internal",
         }
+    }
+
+    /// Whether it may be in doubt where the request ends, or what is left of it: nothing behind it is
+    /// read then.
+    #[must_use]
+    pub fn ends_the_connection(&self) -> bool {
+        matches!(
+            self.stage,
+            Stage::Internal
+                | Stage::RequestBodyTimeout
+                | Stage::RequestHead
+                | Stage::RequestBody
+                | Stage::Unsupported
+                | Stage::Expectation
+        )
     }
 
     /// `type` of the answer, in OpenAI's words where it has one.

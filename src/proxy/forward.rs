@@ -1,6 +1,7 @@
 //! The innermost service: a request to the router, its answer back. Names its failures.
 
 use super::error::{BodyError, BoxError, ProxyError, Retry, Stage, Who};
+use super::framing;
 use super::guard::{Guarded, Panicked};
 use super::upgrade::Offer;
 use crate::net::{DialError, PoolError};
@@ -129,6 +130,13 @@ where
             let (stage, retry) = (Stage::ResponseHead, Retry::Unsafe);
             let error = ProxyError::upstream(stage, retry, message.to_owned());
             return Poll::Ready(Err(error));
+        }
+        if !framing::is_clear(response.headers()) {
+            return Poll::Ready(Err(ProxyError::upstream(
+                Stage::ResponseHead,
+                Retry::Unsafe,
+                "the router's answer does not say clearly where it ends (Content-Length, or a Transfer-Encoding other than chunked): see who stands before the router".to_owned(),
+            )));
         }
         Poll::Ready(Ok(response.map(|inner| FromUpstream { inner })))
     }

@@ -6,6 +6,7 @@
 
 use super::client::Client;
 use super::error::ProxyError;
+use super::framing;
 use super::headers::{holds_any, lists, remove_all};
 use super::request_id::REQUEST_ID;
 use super::upgrade::{Offer, Switch};
@@ -224,6 +225,8 @@ where
         if holds_any(headers, &[TRANSFER_ENCODING]) {
             // hyper read the body by the coding (RFC 9112, 6.3), so a length beside it is a lie.
             headers.remove(CONTENT_LENGTH);
+        } else {
+            framing::say_length_once(headers);
         }
         strip(headers);
         if let Some(switch) = switch {

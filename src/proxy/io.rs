@@ -11,14 +11,28 @@ use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::time::Sleep;
 
 /// What the kernel still holds of an answer gets this long to leave before a reset discards it.
 const BEFORE_RESET: Duration = Duration::from_millis(250);
+
+/// A client whose answer came before it had sent its body is listened to for so long at most, and for
+/// so many bytes.
+const LINGER: (Duration, usize) = (Duration::from_secs(5), 64 << 20);
 
 /// See the [module](self) description.
 pub struct ClientIo {
     stream: Option<TcpStream>,
     client: Rc<Client>,
+    linger: Linger,
+}
+
+/// The end of a connection whose answer came before the request's body had come whole.
+enum Linger {
+    NotYet,
+    /// FIN is out; what still comes is taken and dropped, so many bytes at most.
+    Until(Pin<Box<Sleep>>, usize),
+    Over,
 }
 
 impl ClientIo {
@@ -28,12 +42,34 @@ impl ClientIo {
         ClientIo {
             stream: Some(stream),
             client,
+            linger: Linger::NotYet,
         }
     }
 
     /// The socket alone, when what comes is no HTTP any more.
     pub(super) fn into_stream(mut self) -> Option<TcpStream> {
         self.stream.take()
+    }
+
+    /// Takes what still comes of a body that nobody wants, until the client has seen the answer and
+    /// closes: bytes that arrive at a closed socket are answered by RST, which may cost the client the
+    /// answer (RFC 9112, 9.6).
+    fn poll_linger(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let (Linger::Until(end, left), Some(stream)) = (&mut self.linger, &mut self.stream) else {
+            return Poll::Ready(());
+        };
+        let mut piece = [0; 8192];
+        while end.as_mut().poll(cx).is_pending() {
+            let mut piece = ReadBuf::new(&mut piece);
+            let read = ready!(Pin::new(&mut *stream).poll_read(cx, &mut piece));
+            let taken = piece.filled().len();
+            if read.is_err() || taken == 0 || taken >= *left {
+                break;
+            }
+            *left -= taken;
+        }
+        self.linger = Linger::Over;
+        Poll::Ready(())
     }
 
     fn parts(&mut self) -> io::Result<(Pin<&mut TcpStream>, &Client)> {
@@ -114,11 +150,21 @@ impl AsyncWrite for ClientIo {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let is_new = matches!(self.linger, Linger::NotYet);
         let (stream, client) = self.parts()?;
         if client.must_reset() {
             return Poll::Ready(Ok(()));
         }
-        stream.poll_shutdown(cx)
+        if is_new {
+            ready!(stream.poll_shutdown(cx))?;
+            let has_body_left = client.has_body_left();
+            self.linger = if has_body_left {
+                Linger::Until(Box::pin(tokio::time::sleep(LINGER.0)), LINGER.1)
+            } else {
+                Linger::Over
+            };
+        }
+        self.poll_linger(cx).map(Ok)
     }
 }
 

@@ -7,6 +7,7 @@ mod connection;
 mod deadline;
 mod error;
 mod forward;
+mod framing;
 mod guard;
 mod headers;
 mod hop;

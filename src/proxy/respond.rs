@@ -137,15 +137,11 @@ fn own_response<R>(error: &ProxyError) -> Response<Answer<R>> {
     if let Ok(date) = HeaderValue::from_str(&httpdate::fmt_http_date(SystemTime::now())) {
         headers.insert(DATE, date);
     }
-    match error.stage {
-        Stage::Admission | Stage::Descriptors => {
-            headers.insert(RETRY_AFTER, RETRY_SECONDS);
-        }
-        // What is left of the request is not waited for (RFC 9110, 15.5.9), or known to nobody.
-        Stage::RequestBodyTimeout | Stage::Internal => {
-            headers.insert(CONNECTION, HeaderValue::from_static("close"));
-        }
-        _ => {}
+    if error.ends_the_connection() {
+        headers.insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    if matches!(error.stage, Stage::Admission | Stage::Descriptors) {
+        headers.insert(RETRY_AFTER, RETRY_SECONDS);
     }
     response
 }

@@ -1,12 +1,12 @@
-//! What is refused before anything of it is forwarded: CONNECT, a missing or doubled `Host`, a body
-//! over its limit.
+//! What is refused before anything of it is forwarded: CONNECT, what is not clearly one request, a
+//! body over its limit.
 
 use super::error::{BoxError, ProxyError, Stage};
+use super::framing;
 use super::worker::Worker;
 use bytes::Bytes;
-use http::header::{CONTENT_LENGTH, HOST};
-use http::uri::Authority;
-use http::{HeaderValue, Method, Request, Response, Version};
+use http::header::CONTENT_LENGTH;
+use http::{Method, Request, Response};
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 use std::cell::Cell;
@@ -118,14 +118,7 @@ fn screen<B>(request: &Request<B>, most_body: Option<u64>) -> Result<(), ProxyEr
             "CONNECT is not supported: kvgauge is a reverse proxy for one router, not a tunnel",
         ));
     }
-    let uri = request.uri();
-    if uri.authority().is_some() && uri.scheme().is_none() {
-        return Err(ProxyError::refused(
-            Stage::RequestHead,
-            "the request's target is an authority, which is for CONNECT only",
-        ));
-    }
-    host(request)?;
+    framing::check(request)?;
     let Some(most) = most_body else {
         return Ok(());
     };
@@ -137,41 +130,6 @@ fn screen<B>(request: &Request<B>, most_body: Option<u64>) -> Result<(), ProxyEr
         return Err(too_large());
     }
     Ok(())
-}
-
-/// RFC 9112, 3.2: exactly one `Host` in HTTP/1.1; none is well in HTTP/1.0. One that contradicts the
-/// authority of an absolute-form target is refused, as two servers could take it for two requests.
-fn host<B>(request: &Request<B>) -> Result<(), ProxyError> {
-    let mut hosts = request.headers().get_all(HOST).iter();
-    match (hosts.next(), hosts.next()) {
-        (Some(_), Some(_)) => Err(ProxyError::refused(
-            Stage::RequestHead,
-            "the request has more than one Host header",
-        )),
-        (None, _)
-            if request.version() >= Version::HTTP_11 && request.uri().authority().is_none() =>
-        {
-            Err(ProxyError::refused(
-                Stage::RequestHead,
-                "the request has no Host header, which HTTP/1.1 requires",
-            ))
-        }
-        (Some(host), None) if !request.uri().authority().is_none_or(|a| same_host(a, host)) => {
-            Err(ProxyError::refused(
-                Stage::RequestHead,
-                "the request's target and its Host header name different hosts",
-            ))
-        }
-        _ => Ok(()),
-    }
-}
-
-fn same_host(authority: &Authority, host: &HeaderValue) -> bool {
-    let Ok(host) = Authority::try_from(host.as_bytes()) else {
-        return false;
-    };
-    let port = |a: &Authority| a.port_u16().unwrap_or(80);
-    authority.host().eq_ignore_ascii_case(host.host()) && port(authority) == port(&host)
 }
 
 fn too_large() -> ProxyError {

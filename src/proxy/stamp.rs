@@ -1,14 +1,15 @@
 //! The KV headers on every response that passes: streamed or not, the router's and kvgauge's own.
 //!
 //! The stamp is taken when the response's head is there, so it is as fresh as it can be. Same-named
-//! headers of the router are replaced, those of a client dropped. Where the response speaks CORS,
-//! the names join `Access-Control-Expose-Headers`, unless that is `*` without credentials, so that a
-//! page's script can read them.
+//! headers of the router are replaced, those of a client dropped. Where a request has an `Origin` and
+//! its response speaks CORS, the names join `Access-Control-Expose-Headers`, unless that is `*` without
+//! credentials, so that a page's script can read them. Without an `Origin` nothing of CORS is touched.
 
 use super::headers::{holds_any, lists, remove_all};
 use crate::publish::Stamps;
 use http::header::{
     ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS,
+    ORIGIN,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
 use pin_project_lite::pin_project;
@@ -53,6 +54,8 @@ pin_project! {
         #[pin]
         inner: F,
         layer: StampLayer,
+        // The request is of a page in a browser.
+        has_origin: bool,
     }
 }
 
@@ -93,7 +96,7 @@ impl StampLayer {
         }
     }
 
-    fn apply(&self, headers: &mut HeaderMap) {
+    fn apply(&self, headers: &mut HeaderMap, has_origin: bool) {
         let names = &self.names;
         names.remove_from(headers);
         if !self.visible {
@@ -106,7 +109,8 @@ impl StampLayer {
         if let (Some(name), Some(value)) = (&names.pools, &stamp.pools) {
             headers.insert(name, value.clone());
         }
-        if let Some(exposed) = &names.exposed
+        if has_origin
+            && let Some(exposed) = &names.exposed
             && holds_any(headers, &[ACCESS_CONTROL_ALLOW_ORIGIN])
             && !exposes_all(headers)
         {
@@ -150,9 +154,11 @@ where
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
         self.layer.names.remove_from(request.headers_mut());
+        let has_origin = holds_any(request.headers(), &[ORIGIN]);
         ResponseFuture {
             inner: self.inner.call(request),
             layer: self.layer.clone(),
+            has_origin,
         }
     }
 }
@@ -168,7 +174,7 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
         let mut response = ready!(this.inner.poll(cx))?;
-        this.layer.apply(response.headers_mut());
+        this.layer.apply(response.headers_mut(), *this.has_origin);
         Poll::Ready(Ok(response))
     }
 }

@@ -11,7 +11,6 @@ use crate::net::Sent;
 use crate::publish::Stamp;
 use crate::telemetry::log::Record as Line;
 use crate::telemetry::{Finished, method_label, route_label};
-use http::header::CONTENT_ENCODING;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version};
 use http_body::Body;
 use std::cell::{Cell, RefCell};
@@ -69,7 +68,7 @@ impl Ticket {
         client.request_began(!request.body().is_end_stream());
         worker.load.request_started();
         worker.meters.started();
-        let scanner = reads_json(headers)
+        let scanner = usage::is_plain_json(headers)
             .then(|| TopLevel::new(["model"], worker.settings.usage_carry_bytes));
         Ticket {
             start,
@@ -91,7 +90,7 @@ impl Ticket {
                 overhead: None,
                 first_content: None,
                 bytes_out: 0,
-                reader: Reader::Blind,
+                reader: Reader::BLIND,
             },
             worker,
             client,
@@ -121,7 +120,7 @@ impl Ticket {
             first_content: None,
             bytes_out: 0,
             reader: match failed {
-                Some(_) => Reader::Blind,
+                Some(_) => Reader::BLIND,
                 None => Reader::for_response(headers, carry),
             },
             failed,
@@ -197,7 +196,7 @@ impl Ticket {
         } else {
             (outcome, error)
         };
-        let reader = std::mem::replace(&mut self.answer.reader, Reader::Blind);
+        let reader = std::mem::replace(&mut self.answer.reader, Reader::BLIND);
         let Found { usage, model } = reader.finish();
         let asked_model = self.inflow.model.borrow_mut().take().and_then(|scanner| {
             let [model] = scanner.finish();
@@ -272,10 +271,6 @@ fn time_per_token(
 ) -> Option<Duration> {
     let further = u32::try_from(output?.checked_sub(1)?).ok()?;
     duration.checked_sub(ttft?)?.checked_div(further)
-}
-
-fn reads_json(headers: &HeaderMap) -> bool {
-    !headers.contains_key(CONTENT_ENCODING) && usage::media_type_is(headers, b"application/json")
 }
 
 /// The trace id of a W3C `traceparent` (version-traceid-parentid-flags, lower-case hex).
