@@ -172,6 +172,8 @@ impl Client {
         }
         self.tail.set(tail);
         match self.waiting() {
+            // What is left of a body that was answered early is no head.
+            Waiting::NextRequest if self.body_left.get() => {}
             Waiting::FirstByte | Waiting::NextRequest => {
                 self.waiting.set((Waiting::Head, Instant::now()));
             }
@@ -285,15 +287,19 @@ impl Client {
         Some(now.saturating_duration_since(since))
     }
 
-    /// Ready when the answer before has been handed to the kernel: a request that is pipelined behind it
+    /// Whether all of the answer before has been handed to the kernel.
+    pub(super) fn all_has_left(&self) -> bool {
+        self.leaving.borrow().is_none()
+    }
+
+    /// Ready when that is so: a request that is pipelined behind it
     /// waits, so that one that is never read is not answered on and on.
     pub(super) fn poll_all_left(&self, cx: &Context<'_>) -> Poll<()> {
-        if self.leaving.borrow().is_some() {
-            *self.flush_waiter.borrow_mut() = Some(cx.waker().clone());
-            Poll::Pending
-        } else {
-            Poll::Ready(())
+        if self.all_has_left() {
+            return Poll::Ready(());
         }
+        *self.flush_waiter.borrow_mut() = Some(cx.waker().clone());
+        Poll::Pending
     }
 
     /// The socket is gone, and what had not left with it.

@@ -3,22 +3,18 @@
 use super::client::{Asked, Client, Waiting};
 use super::error::{BoxError, Outcome};
 use super::guard::caught;
-use super::headers::holds_any;
 use super::io::ClientIo;
 use super::stack::{Router, StackParts};
 use super::tunnel::Handover;
+use super::turn::Turns;
 use super::worker::{Phase, Worker};
 use crate::net::MIN_BUFFER;
 use crate::telemetry::log::{Record, Usage};
 use bytes::Bytes;
-use http::header::{CONNECTION, UPGRADE};
-use http::{HeaderValue, Request, Response, StatusCode, Version};
 use http_body::Body;
-use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use std::convert::Infallible;
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -26,7 +22,6 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
-use tower::Service;
 
 /// Past `timeouts.request` by so much, the request's own clock has not been able to end it.
 const OVERDUE: Duration = Duration::from_millis(500);
@@ -88,28 +83,12 @@ where
     let settings = &parts.worker().settings;
     let handover = Handover::default();
     let stack = parts.stack(client, &handover, router);
-    let service = {
-        let (worker, client) = (Rc::clone(parts.worker()), Rc::clone(client));
-        let handover = handover.clone();
-        service_fn(move |request: Request<Incoming>| {
-            let leaving = Leaving {
-                worker: Rc::clone(&worker),
-                client: Rc::clone(&client),
-                handover: handover.clone(),
-                version: request.version(),
-            };
-            let (mut stack, client) = (stack.clone(), Rc::clone(&client));
-            async move {
-                poll_fn(|cx| client.poll_all_left(cx)).await;
-                let may_switch = holds_any(request.headers(), &[UPGRADE]);
-                leaving.handover.set_may_come(may_switch);
-                leaving.last_request();
-                let Ok(mut response) = stack.call(request).await;
-                leaving.last_answer(&mut response);
-                Ok::<_, Infallible>(response)
-            }
-        })
+    let turns = Turns {
+        worker: Rc::clone(parts.worker()),
+        client: Rc::clone(client),
+        handover: handover.clone(),
     };
+    let service = service_fn(move |request| turns.begin(stack.clone(), request));
     let io = TokioIo::new(ClientIo::new(stream, Rc::clone(client)));
     let mut connection = http1::Builder::new()
         // Answers are the router's, its `date` included.
@@ -158,38 +137,6 @@ where
         }
     }
     end
-}
-
-/// On the way out each answer is its connection's last, and says so: clients and balancers then leave
-/// by themselves, and none of them sends a request into a connection that is being closed.
-struct Leaving {
-    worker: Rc<Worker>,
-    client: Rc<Client>,
-    handover: Handover,
-    version: Version,
-}
-
-impl Leaving {
-    /// hyper ends the connection after this request, in the way that the client's version has.
-    fn last_request(&self) {
-        if self.worker.phase() >= Phase::Leaving {
-            self.client.ask(Asked::Finish);
-        }
-    }
-
-    /// An answer that is there at once is written before hyper has been told.
-    fn last_answer<B>(&self, response: &mut Response<B>) {
-        let switched = response.status() == StatusCode::SWITCHING_PROTOCOLS;
-        self.handover.set_may_come(switched);
-        if self.worker.phase() >= Phase::Leaving {
-            self.client.ask(Asked::Finish);
-            // A 101's `Connection` has another thing to say, and it is the last one by itself.
-            if self.version == Version::HTTP_11 && !switched {
-                let close = HeaderValue::from_static("close");
-                response.headers_mut().insert(CONNECTION, close);
-            }
-        }
-    }
 }
 
 fn at_once(asked: Asked) -> Option<End> {

@@ -21,6 +21,7 @@ mod stack;
 mod stamp;
 mod ticket;
 mod tunnel;
+mod turn;
 mod upgrade;
 mod usage;
 mod worker;

@@ -1,0 +1,144 @@
+//! One request of a connection, from its turn to its answer.
+//!
+//! Its turn is when the answer before it has left, which for all but pipelined requests (RFC 9112,
+//! 9.3.2) it has: then it begins at once, within the call, so that a client that has left by the next
+//! look is known to have asked.
+
+use super::client::{Asked, Client};
+use super::headers::holds_any;
+use super::tunnel::Handover;
+use super::worker::{Phase, Worker};
+use http::header::{CONNECTION, EXPECT, UPGRADE};
+use http::{HeaderValue, Request, Response, StatusCode, Version};
+use http_body::Body;
+use pin_project_lite::pin_project;
+use std::convert::Infallible;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+use tower::Service;
+
+/// The longest body that is expected to have come with its head, in bytes.
+const SHORT: u64 = 16 << 10;
+
+/// What a connection's requests share.
+#[derive(Clone)]
+pub(super) struct Turns {
+    pub(super) worker: Rc<Worker>,
+    pub(super) client: Rc<Client>,
+    pub(super) handover: Handover,
+}
+
+type Boxed<T> = Pin<Box<dyn Future<Output = T>>>;
+
+pin_project! {
+    /// The future of one request's answer.
+    pub(super) struct Turn<F: Future> {
+        #[pin]
+        answer: Begun<F>,
+        turns: Turns,
+        version: Version,
+        is_short: bool,
+    }
+}
+
+pin_project! {
+    #[project = BegunProj]
+    enum Begun<F: Future> {
+        Now { #[pin] answer: F },
+        // Boxed, so that other requests need not keep its room.
+        Later { answer: Boxed<F::Output> },
+    }
+}
+
+// === impl Turns ===
+
+impl Turns {
+    /// Begins with `request` when it is its turn.
+    pub(super) fn begin<S, B>(&self, mut stack: S, request: Request<B>) -> Turn<S::Future>
+    where
+        S: Service<Request<B>, Future: 'static> + 'static,
+        B: Body + 'static,
+    {
+        let version = request.version();
+        let is_short = is_short(&request);
+        let answer = if self.client.all_has_left() {
+            self.looks_at(&request);
+            Begun::Now {
+                answer: stack.call(request),
+            }
+        } else {
+            let turns = self.clone();
+            let answer = Box::pin(async move {
+                poll_fn(|cx| turns.client.poll_all_left(cx)).await;
+                turns.looks_at(&request);
+                stack.call(request).await
+            });
+            Begun::Later { answer }
+        };
+        Turn {
+            answer,
+            turns: self.clone(),
+            version,
+            is_short,
+        }
+    }
+
+    fn looks_at<B>(&self, request: &Request<B>) {
+        let may_switch = holds_any(request.headers(), &[UPGRADE]);
+        self.handover.set_may_come(may_switch);
+        if self.leaving() {
+            // hyper ends the connection after this request, in the way that the client's version has.
+            self.client.ask(Asked::Finish);
+        }
+    }
+
+    /// What ends its connection says so, so that no client sends a request into one that is being
+    /// closed: on the way out each answer, and one that is there before the request's body, of which
+    /// hyper takes no more than has come already.
+    fn answers<R>(&self, response: &mut Response<R>, version: Version, is_short: bool) {
+        let switched = response.status() == StatusCode::SWITCHING_PROTOCOLS;
+        self.handover.set_may_come(switched);
+        let is_early = !is_short && self.client.has_body_left();
+        if self.leaving() {
+            // An answer that is there at once is written before hyper has been told.
+            self.client.ask(Asked::Finish);
+        }
+        // A 101's `Connection` has another thing to say, and it is the last one by itself.
+        if (self.leaving() || is_early) && version == Version::HTTP_11 && !switched {
+            let close = HeaderValue::from_static("close");
+            response.headers_mut().insert(CONNECTION, close);
+        }
+    }
+
+    fn leaving(&self) -> bool {
+        self.worker.phase() >= Phase::Leaving
+    }
+}
+
+/// Who asks for leave sends nothing of a body before it.
+fn is_short<B: Body>(request: &Request<B>) -> bool {
+    let length = request.body().size_hint().exact();
+    length.is_some_and(|length| length <= SHORT) && !holds_any(request.headers(), &[EXPECT])
+}
+
+// === impl Turn ===
+
+impl<F, R> Future for Turn<F>
+where
+    F: Future<Output = Result<Response<R>, Infallible>>,
+{
+    type Output = Result<Response<R>, Infallible>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        let Ok(mut response) = ready!(match this.answer.project() {
+            BegunProj::Now { answer } => answer.poll(cx),
+            BegunProj::Later { answer } => answer.as_mut().poll(cx),
+        });
+        this.turns
+            .answers(&mut response, *this.version, *this.is_short);
+        Poll::Ready(Ok(response))
+    }
+}
