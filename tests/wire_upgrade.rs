@@ -711,6 +711,24 @@ fn a_tunnel_silent_in_both_directions_is_ended_where_that_is_set_timed() {
 }
 
 #[test]
+fn a_tunnel_that_one_side_has_ended_is_not_held_open_in_silence_timed() {
+    let upstream = switching(|connection| {
+        connection.pause(Duration::from_millis(300))?;
+        connection.send("x")?;
+        Ok(Next::Close)
+    });
+    let kvgauge = start(&upstream, "timeouts.client_idle = \"800ms\"\n");
+    // Before that it may be silent for as long as it likes, and the client does not end its own.
+    let mut client = open(&kvgauge);
+    assert_eq!(client.exactly(1), b"x");
+    assert_eq!(client.rest(), (Vec::new(), End::Cut), "the router's end");
+    let line = kvgauge.line(1);
+    ended(&line, "timeout", Some("stream_silence"));
+    let duration = line["duration_ms"].as_f64().unwrap();
+    assert!((1000.0..5000.0).contains(&duration), "{line}");
+}
+
+#[test]
 fn the_time_of_a_whole_request_is_a_tunnels_too() {
     let upstream = echoing();
     let kvgauge = start(&upstream, "timeouts.request = \"600ms\"\n");

@@ -262,10 +262,19 @@ impl Format for LabelName {
     }
 }
 
-/// One range, or one address as the range that holds it alone.
+/// One range, or one address as the range that holds it alone. A range of IPv4 that is written in IPv6
+/// (`::ffff:10.0.0.0/104`, RFC 4291, 2.5.5.2) is meant as one of IPv4, as clients' addresses are.
 fn range(text: &str) -> Option<IpNet> {
     let range = text.parse().ok();
-    range.or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from))
+    let range = range.or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from))?;
+    let mapped = match range {
+        IpNet::V6(range) => range.addr().to_ipv4_mapped(),
+        IpNet::V4(_) => None,
+    };
+    let prefix = range.prefix_len().checked_sub(96);
+    let plain = mapped.zip(prefix);
+    let plain = plain.and_then(|(addr, prefix)| IpNet::new(addr.into(), prefix).ok());
+    Some(plain.unwrap_or(range))
 }
 
 fn ranges(text: &str) -> Result<Vec<IpNet>, String> {
@@ -363,6 +372,22 @@ impl Format for Expose {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_range_of_ipv4_is_one_however_it_is_written() {
+        for (text, meant) in [
+            ("10.0.0.0/8", Some("10.0.0.0/8")),
+            ("::ffff:10.0.0.0/104", Some("10.0.0.0/8")),
+            ("::ffff:10.1.2.3", Some("10.1.2.3/32")),
+            // Wider than all of IPv4.
+            ("::ffff:10.0.0.0/90", Some("::ffff:10.0.0.0/90")),
+            ("2001:db8::/32", Some("2001:db8::/32")),
+            ("here", None),
+        ] {
+            let range = range(text).map(|range| range.to_string());
+            assert_eq!(range.as_deref(), meant, "{text}");
+        }
+    }
 
     #[test]
     fn a_name_that_is_a_role_or_a_numbered_one_says_its_role() {

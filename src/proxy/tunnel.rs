@@ -2,7 +2,8 @@
 //! ended. Nothing of them is read.
 //!
 //! What one side takes slowly is read slowly from the other. The end of one direction (FIN) is passed
-//! on as that, and the other goes on. What breaks on one side ends both, by RST, so that nobody takes
+//! on as that, and the other goes on, but not in silence for ever: a peer that is gone has ended its
+//! direction too, and the other may never say anything. What breaks on one side ends both, by RST, so that nobody takes
 //! it for an orderly end.
 
 use super::client::{Asked, Client};
@@ -23,6 +24,7 @@ use std::rc::Rc;
 use std::task::Poll;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
+use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
 /// Read at a time. On the stack: a tunnel in which nothing moves has no buffer.
@@ -52,10 +54,18 @@ struct Side<'a> {
     broken: TunnelError,
 }
 
+/// How long nothing has moved.
+struct Silence {
+    last: Cell<Instant>,
+    /// One side has ended its direction.
+    half: Cell<bool>,
+    changed: Notify,
+}
+
 /// What has moved, one way.
 struct Way<'a> {
     bytes: Cell<u64>,
-    last: &'a Cell<Instant>,
+    silence: &'a Silence,
     worker: &'a Worker,
     direction: Direction,
 }
@@ -98,10 +108,14 @@ impl Opening {
             ticket.end(Outcome::UpstreamAborted, Some("upstream_aborted"));
             return reset(stream);
         };
-        let last = Cell::new(Instant::now());
+        let silence = Silence {
+            last: Cell::new(Instant::now()),
+            half: Cell::new(false),
+            changed: Notify::new(),
+        };
         let way = |direction| Way {
             bytes: Cell::new(0),
-            last: &last,
+            silence: &silence,
             worker,
             direction,
         };
@@ -128,7 +142,7 @@ impl Opening {
             error = near.breaks() => Err(error),
             error = far.breaks() => Err(error),
             error = cut(client) => Err(error),
-            error = overdue(timeouts, ticket.start().into(), &last) => Err(error),
+            error = silence.overdue(timeouts, ticket.start().into()) => Err(error),
         };
         ticket.carried(inward.bytes.get(), outward.bytes.get());
         match result {
@@ -158,7 +172,11 @@ impl Way<'_> {
             }
         }
         let told = SockRef::from(to.socket).shutdown(Shutdown::Write);
-        told.map_err(|_| to.broken)
+        told.map_err(|_| to.broken)?;
+        self.silence.half.set(true);
+        self.silence.last.set(Instant::now());
+        self.silence.changed.notify_one();
+        Ok(())
     }
 
     /// Reads once, and writes what can be written at once. What could not, or `None` at the end.
@@ -191,7 +209,7 @@ impl Way<'_> {
                 let count = written as u64;
                 self.bytes.set(self.bytes.get() + count);
                 self.worker.meters.tunnelled(self.direction, count);
-                self.last.set(Instant::now());
+                self.silence.last.set(Instant::now());
                 Ok(written)
             }
             Err(error) if is_no_error(&error) => Ok(0),
@@ -225,19 +243,30 @@ async fn cut(client: &Client) -> TunnelError {
     .await
 }
 
-async fn overdue(timeouts: &Timeouts, start: Instant, last: &Cell<Instant>) -> TunnelError {
-    loop {
-        let silence = timeouts.stream_silence.map(|limit| last.get() + limit);
-        let whole = timeouts.request.map(|limit| start + limit);
-        let (at, error) = match (silence, whole) {
-            (Some(silence), Some(whole)) if whole < silence => (whole, TunnelError::Deadline),
-            (Some(silence), _) => (silence, TunnelError::Silence),
-            (None, Some(whole)) => (whole, TunnelError::Deadline),
-            (None, None) => return pending().await,
-        };
-        if Instant::now() >= at {
-            return error;
+impl Silence {
+    async fn overdue(&self, timeouts: &Timeouts, start: Instant) -> TunnelError {
+        loop {
+            let of_half = self.half.get().then_some(timeouts.client_idle);
+            let limit = [timeouts.stream_silence, of_half]
+                .into_iter()
+                .flatten()
+                .min();
+            let silence = limit.map(|limit| (self.last.get() + limit, TunnelError::Silence));
+            let whole = timeouts
+                .request
+                .map(|limit| (start + limit, TunnelError::Deadline));
+            let first = [silence, whole]
+                .into_iter()
+                .flatten()
+                .min_by_key(|(at, _)| *at);
+            match first {
+                Some((at, error)) if Instant::now() >= at => return error,
+                Some((at, _)) => tokio::select! {
+                    () = sleep_until(at) => {}
+                    () = self.changed.notified() => {}
+                },
+                None => self.changed.notified().await,
+            }
         }
-        sleep_until(at).await;
     }
 }
