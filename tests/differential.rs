@@ -825,6 +825,7 @@ fn documented_request(direct: &View, router: SocketAddr, request_id: &[u8]) -> V
     remove_hop(&mut view);
     if takes_trailers {
         view.add("te", "trailers");
+        view.add("connection", "te");
     }
     for name in ["expect", "x-kv-usage", "x-kv-pools", "x-request-id"] {
         view.remove(name);

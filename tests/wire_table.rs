@@ -618,7 +618,7 @@ fn what_connection_names_is_taken_off_but_for_framing_and_routing() {
         row("TE: gzip, trailers;q=1\r\n", ""),
         row(
             "TE: trailers, deflate\r\nConnection: TE\r\n",
-            "te: trailers\n",
+            "connection: te\nte: trailers\n",
         ),
         row("Connection: \"x-a\"\r\nX-A: 1\r\n", "x-a: 1\n"),
         (

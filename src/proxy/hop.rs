@@ -95,6 +95,8 @@ impl HopLayer {
         }
         if trailers {
             headers.insert(TE, HeaderValue::from_static("trailers"));
+            // RFC 9110, 10.1.4: so that no further hop passes it on unread.
+            headers.append(CONNECTION, HeaderValue::from_static("te"));
         }
         if unsized_body {
             // Said outright, as without it hyper takes a GET or HEAD to have no body.
