@@ -20,31 +20,23 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use support::Setup;
+use support::rng::Rng;
 
 // --- Chance --------------------------------------------------------------------------------------
 
-/// SplitMix64: small, and the same everywhere.
-struct Chance(u64);
+/// What a case is made of, by chance.
+struct Chance(Rng);
 
 impl Chance {
     fn of(seed: u64, case: usize, what: u64) -> Self {
         let mixed = seed ^ (case as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ (what << 56);
-        let mut chance = Self(mixed);
-        chance.next();
-        chance
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
+        let mut rng = Rng::new(mixed);
+        Self(rng.split())
     }
 
     /// Below `n`.
     fn below(&mut self, n: usize) -> usize {
-        usize::try_from(self.next() % n as u64).unwrap()
+        usize::try_from(self.0.below(n as u64)).unwrap()
     }
 
     fn percent(&mut self, share: usize) -> bool {
@@ -68,7 +60,7 @@ impl Chance {
     fn bytes(&mut self, n: usize) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(n + 8);
         while bytes.len() < n {
-            bytes.extend_from_slice(&self.next().to_le_bytes());
+            bytes.extend_from_slice(&self.0.next().to_le_bytes());
         }
         bytes.truncate(n);
         bytes
@@ -81,8 +73,8 @@ impl Chance {
             .map(|_| match self.below(20) {
                 0 => b' ',
                 1 => b'\t',
-                2 => 0x80 + (self.next() % 0x80) as u8,
-                _ => 0x21 + (self.next() % 0x5E) as u8,
+                2 => 0x80 + self.0.below(0x80) as u8,
+                _ => 0x21 + self.0.below(0x5E) as u8,
             })
             .collect();
         while value.first().is_some_and(u8::is_ascii_whitespace) {

@@ -1,8 +1,8 @@
 //! Those who ask: each does one request after the other and writes down what it has seen of it.
 
 use super::ledger::{Entry, Ledger, Seen};
-use super::rng::Rng;
 use super::upstream::{all_events, plain, streamed, whole};
+use crate::support::rng::Rng;
 use crate::support::{Client, End, Head, pause};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};

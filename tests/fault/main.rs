@@ -13,7 +13,6 @@
 
 mod client;
 mod ledger;
-mod rng;
 mod run;
 #[path = "../support/mod.rs"]
 mod support;

@@ -2,10 +2,10 @@
 
 use super::client::Asker;
 use super::ledger::{Ledger, Line};
-use super::rng::Rng;
 use super::upstream::Upstream;
 use crate::support::page::Behaviour;
 use crate::support::process::connections_at;
+use crate::support::rng::Rng;
 use crate::support::wait::within;
 use crate::support::{Kvgauge, Page, Process, Setup, data, pause};
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! A small seeded generator: the same seed gives the same plans.
+//! A small seeded generator: the same seed gives the same plans and cases.
 
 /// `SplitMix64`.
 pub(crate) struct Rng(u64);
