@@ -104,7 +104,7 @@ impl Opening {
     ) {
         let Opening { mut ticket, router } = self;
         client.tunnel_began();
-        let Some((router, first)) = router.into_tcp().await else {
+        let Some((router, first)) = router.into_tcp() else {
             ticket.end(Outcome::UpstreamAborted, Some("upstream_aborted"));
             return reset(stream);
         };

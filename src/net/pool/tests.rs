@@ -102,7 +102,11 @@ async fn exchange_one(pool: &mut TestPool<Full<Bytes>>, pipes: &Pipes) -> Duplex
     far
 }
 
-async fn read<B>(answer: Response<PooledBody<B, Pipes>>) {
+async fn read<B>(answer: Response<PooledBody<B, Pipes>>)
+where
+    B: Body<Data = Bytes> + 'static,
+    B::Error: Into<Box<dyn Error + Send + Sync>>,
+{
     let body = answer.into_body().collect().await.unwrap();
     assert_eq!(body.to_bytes(), "ok");
 }
