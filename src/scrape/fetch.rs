@@ -5,8 +5,8 @@ use crate::config::{Scrape, Target};
 use crate::exposition::PageError;
 use crate::kv::FailureReason;
 use crate::net::{
-    Bearer, Broken, ConnectError, DialError, Keeper, MaybeTls, Pool, PoolError, PoolLimits, PooledBody,
-    TlsError, Trust, Trusts, caused_by,
+    Bearer, Broken, ConnectError, DialError, Keeper, MaybeTls, Pool, PoolError, PoolLimits,
+    PooledBody, TlsError, Trust, Trusts, caused_by,
 };
 use bytes::Bytes;
 use http::header::{

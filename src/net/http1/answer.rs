@@ -89,6 +89,9 @@ where
                 let trailers = self.decoder.take_trailers().map(Frame::trailers);
                 return Poll::Ready(trailers.map(Ok));
             }
+            if let Some(wrong) = self.decoder.take_wrong() {
+                return Poll::Ready(Some(Err(wrong)));
+            }
             let data = match ready!(self.poll_data(cx)) {
                 Ok(data) => data,
                 Err(error) => return Poll::Ready(Some(Err(error))),

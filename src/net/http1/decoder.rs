@@ -30,12 +30,16 @@ struct Chunks {
     extension: u32,
     trailers: Vec<u8>,
     found: Option<HeaderMap>,
+    /// What is wrong behind what was taken.
+    wrong: Option<Broken>,
 }
 
 /// What comes next of a chunked body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum At {
-    Size { digits: u8 },
+    Size {
+        digits: u8,
+    },
     /// Blanks behind a size.
     Blank,
     Extension,
@@ -80,6 +84,7 @@ impl Decoder {
             extension: 0,
             trailers: Vec::new(),
             found: None,
+            wrong: None,
         })))
     }
 
@@ -106,6 +111,14 @@ impl Decoder {
             Kind::Done => Some(0),
             Kind::Length(left) => Some(*left),
             Kind::Chunked(_) | Kind::Close => None,
+        }
+    }
+
+    /// What is wrong with what stands behind the last piece, once.
+    pub(super) fn take_wrong(&mut self) -> Option<Broken> {
+        match &mut self.0 {
+            Kind::Chunked(chunks) => chunks.wrong.take(),
+            _ => None,
         }
     }
 
@@ -139,7 +152,7 @@ impl Decoder {
                 }
                 Ok(whole(came.get(..used).unwrap_or_default()))
             }
-            Kind::Chunked(chunks) => chunks.take(came),
+            Kind::Chunked(chunks) => Ok(chunks.take(came)),
         }
     }
 
@@ -165,7 +178,8 @@ fn whole(bytes: &[u8]) -> Taken {
 // === impl Chunks ===
 
 impl Chunks {
-    fn take(&mut self, came: &[u8]) -> Result<Taken, Broken> {
+    /// What is good before something that is wrong is the client's to have.
+    fn take(&mut self, came: &[u8]) -> Taken {
         let mut rest = came;
         let mut data = Pieces::default();
         while self.at != At::End {
@@ -184,12 +198,15 @@ impl Chunks {
                 break;
             };
             rest = behind;
-            self.step(byte)?;
+            if let Err(wrong) = self.step(byte) {
+                self.wrong = Some(wrong);
+                break;
+            }
         }
-        Ok(Taken {
+        Taken {
             data: data.into_bytes(),
             used: came.len() - rest.len(),
-        })
+        }
     }
 
     fn step(&mut self, byte: u8) -> Result<(), Broken> {

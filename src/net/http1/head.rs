@@ -178,7 +178,8 @@ fn length(headers: &HeaderMap) -> Option<u64> {
 
 /// RFC 9112, 9.3.
 fn keeps_alive(parts: &response::Parts) -> bool {
-    let says = |word: &[u8]| members(&parts.headers, &CONNECTION).any(|m| m.eq_ignore_ascii_case(word));
+    let says =
+        |word: &[u8]| members(&parts.headers, &CONNECTION).any(|m| m.eq_ignore_ascii_case(word));
     match parts.version {
         Version::HTTP_10 => says(b"keep-alive") && !says(b"close"),
         _ => !says(b"close"),

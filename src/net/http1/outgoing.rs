@@ -3,6 +3,7 @@
 use super::{Broken, trailers};
 use bytes::{Buf as _, Bytes};
 use http::header::{CONTENT_LENGTH, HeaderName, TRANSFER_ENCODING};
+use http::uri::PathAndQuery;
 use http::{HeaderMap, Method, Request, request};
 use http_body::Body;
 use std::error::Error;
@@ -264,8 +265,11 @@ fn framing<B: Body>(parts: &request::Parts, body: &B) -> (Framing, bool) {
 fn write_head(parts: &request::Parts, framing: Framing, said: bool, text: &mut Vec<u8>) {
     text.extend_from_slice(parts.method.as_str().as_bytes());
     text.push(b' ');
-    let target = parts.uri.path_and_query();
-    text.extend_from_slice(target.map_or("/", |target| target.as_str()).as_bytes());
+    let target = parts.uri.path_and_query().map_or("", PathAndQuery::as_str);
+    if target.is_empty() || target.starts_with('?') {
+        text.push(b'/');
+    }
+    text.extend_from_slice(target.as_bytes());
     text.extend_from_slice(b" HTTP/1.1\r\n");
     for (name, value) in &parts.headers {
         // A coding without a body would announce one.

@@ -1,11 +1,11 @@
 //! Fields behind a chunked body (RFC 9110, 6.5).
 
 use super::Broken;
+use http::HeaderMap;
 use http::header::{
     AUTHORIZATION, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE,
     HOST, HeaderName, HeaderValue, MAX_FORWARDS, SET_COOKIE, TE, TRAILER, TRANSFER_ENCODING,
 };
-use http::HeaderMap;
 use httparse::{EMPTY_HEADER, Status};
 
 /// Bytes and fields of all trailers.
