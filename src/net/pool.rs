@@ -14,13 +14,16 @@
 //! A connection whose peer has answered with 101 is no HTTP connection any more: it leaves the pool
 //! as [`Switched`].
 
+mod body;
+
 use super::http1::{Answer, Broken, Connection, Limits, Outgoing};
-use super::pump::Pumped;
 use super::{Addresses, Connect, DialError, Plain};
 use crate::config::Target;
+use body::Lease;
+pub use body::PooledBody;
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
-use http_body::{Body, Frame, SizeHint};
+use http_body::Body;
 use std::any::Any;
 use std::cell::RefCell;
 use std::error::Error;
@@ -29,9 +32,9 @@ use std::future::{Future, poll_fn};
 use std::marker::PhantomData;
 use std::net::IpAddr;
 use std::pin::Pin;
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -75,7 +78,10 @@ pub struct Sent {
 
 /// The connection that a 101 came on; stands in that response's extensions. Dropped, it is closed.
 #[derive(Clone)]
-pub struct Switched(Arc<Mutex<Option<(Box<dyn Any + Send>, Bytes)>>>);
+pub struct Switched(Arc<Mutex<Option<Socket>>>);
+
+/// A stream, and what came behind the head.
+type Socket = (Box<dyn Any + Send>, Bytes);
 
 /// See the [module](self) description. Clones share their connections.
 pub struct Pool<B, C: Connect = Plain> {
@@ -344,125 +350,6 @@ impl About {
     fn is_young(&self, now: Instant, limits: &PoolLimits) -> bool {
         now.saturating_duration_since(self.idle_since) < limits.idle
             && now.saturating_duration_since(self.born) < limits.max_age
-    }
-}
-
-/// A response body that gives its connection back when it has ended. Dropped before that, it takes
-/// the connection with it, so that the peer learns at once that nobody listens.
-pub struct PooledBody<B, C: Connect = Plain>(Rest<B, C>);
-
-enum Rest<B, C: Connect> {
-    /// All has been handed on.
-    Over,
-    Answer(Box<Leased<B, C>>),
-    /// The request is still on its way.
-    Pumped(Pumped),
-}
-
-struct Leased<B, C: Connect> {
-    answer: Answer<B, C::Stream>,
-    lease: Lease<C>,
-}
-
-/// Where a connection on loan belongs.
-struct Lease<C: Connect> {
-    about: About,
-    pool: Weak<Shared<C>>,
-}
-
-impl<C: Connect> Lease<C> {
-    fn give_back(self, connection: Connection<C::Stream>) {
-        if let Some(pool) = self.pool.upgrade() {
-            let about = self.about;
-            pool.put_back(Kept { connection, about });
-        }
-    }
-}
-
-impl<B, C> PooledBody<B, C>
-where
-    B: Body<Data = Bytes> + 'static,
-    B::Error: Into<Box<dyn Error + Send + Sync>>,
-    C: Connect + 'static,
-{
-    fn over() -> Self {
-        PooledBody(Rest::Over)
-    }
-
-    fn new(answer: Answer<B, C::Stream>, lease: Lease<C>) -> Self {
-        if answer.is_uploading() && !answer.decoder().is_done() {
-            return PooledBody(Rest::Pumped(Pumped::start(answer)));
-        }
-        let mut body = PooledBody(Rest::Answer(Box::new(Leased { answer, lease })));
-        body.give_back_if_done();
-        body
-    }
-
-    /// Trailers keep the connection until they are taken.
-    fn give_back_if_done(&mut self) {
-        if let Rest::Answer(leased) = &self.0
-            && leased.answer.decoder().left() == Some(0)
-        {
-            self.give_back();
-        }
-    }
-
-    fn give_back(&mut self) {
-        let rest = std::mem::replace(&mut self.0, Rest::Over);
-        if let Rest::Answer(leased) = rest {
-            let Leased { answer, lease } = *leased;
-            if let Some(connection) = answer.into_kept() {
-                lease.give_back(connection);
-            }
-        }
-    }
-}
-
-impl<B, C: Connect> Unpin for PooledBody<B, C> {}
-
-impl<B, C> Body for PooledBody<B, C>
-where
-    B: Body<Data = Bytes> + 'static,
-    B::Error: Into<Box<dyn Error + Send + Sync>>,
-    C: Connect + 'static,
-{
-    type Data = Bytes;
-    type Error = Broken;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
-        let frame = match &mut self.0 {
-            Rest::Over => None,
-            Rest::Answer(leased) => ready!(leased.answer.poll_frame(cx)),
-            Rest::Pumped(pumped) => ready!(pumped.poll_frame(cx)),
-        };
-        match &frame {
-            // After trailers nobody polls again.
-            Some(Ok(frame)) if frame.is_trailers() => self.give_back(),
-            Some(Ok(_)) => self.give_back_if_done(),
-            Some(Err(_)) => self.0 = Rest::Over,
-            None => self.give_back(),
-        }
-        Poll::Ready(frame)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        match &self.0 {
-            Rest::Over => true,
-            Rest::Answer(leased) => leased.answer.decoder().left() == Some(0),
-            Rest::Pumped(pumped) => pumped.left() == Some(0),
-        }
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        let left = match &self.0 {
-            Rest::Over => Some(0),
-            Rest::Answer(leased) => leased.answer.decoder().left(),
-            Rest::Pumped(pumped) => pumped.left(),
-        };
-        left.map_or_else(SizeHint::default, SizeHint::with_exact)
     }
 }
 
