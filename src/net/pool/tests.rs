@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "both ends are the test's own")]
 
 use super::*;
+use http_body::Frame;
 use http_body_util::{BodyExt as _, Full};
 use std::cell::Cell;
 use std::collections::VecDeque;
