@@ -72,20 +72,20 @@ pub(super) fn say_length_once(headers: &mut HeaderMap) {
 fn target<B>(request: &Request<B>) -> Result<(), ProxyError> {
     let uri = request.uri();
     let wrong = if uri.authority().is_some() && uri.scheme().is_none() {
-        "the request's target is an authority, which is for CONNECT only"
+        "the request's target is a host alone, which is for CONNECT only: send a path, which begins with /"
     } else if uri.authority().is_none() && uri.path() == "*" && request.method() != Method::OPTIONS
     {
-        "the request's target is *, which is for OPTIONS only"
+        "the request's target is *, which is for OPTIONS only: send a path, which begins with /"
     } else if !uri
         .scheme()
         .is_none_or(|scheme| *scheme == Scheme::HTTP || *scheme == Scheme::HTTPS)
     {
-        "the scheme of the request's target is neither http nor https"
+        "the request's target has a scheme that is neither http nor https: send a path, which begins with /"
     } else if !uri
         .authority()
         .is_none_or(|a| is_host(a.as_str().as_bytes()))
     {
-        "the authority of the request's target is not a host with an optional port"
+        "the request's target has an authority that is not a host with an optional port: send the name or address that kvgauge is reached by"
     } else {
         return Ok(());
     };
@@ -98,15 +98,15 @@ fn host<B>(request: &Request<B>) -> Result<(), ProxyError> {
     let mut hosts = request.headers().get_all(HOST).iter();
     let authority = request.uri().authority();
     let wrong = match (hosts.next(), hosts.next()) {
-        (Some(_), Some(_)) => "the request has more than one Host header",
+        (Some(_), Some(_)) => "the request has more than one Host header: send one",
         (None, _) if request.version() == Version::HTTP_11 => {
-            "the request has no Host header, which HTTP/1.1 requires"
+            "the request has no Host header, which HTTP/1.1 requires: send the name or address that kvgauge is reached by"
         }
         (Some(host), None) if !is_host(host.as_bytes()) => {
-            "the request's Host header is not a host with an optional port"
+            "the request's Host header is not a host with an optional port: send the name or address that kvgauge is reached by"
         }
         (Some(host), None) if !authority.is_none_or(|a| same_host(a, host)) => {
-            "the request's target and its Host header name different hosts"
+            "the request's target and its Host header name different hosts: send one of them, or the same in both"
         }
         _ => return Ok(()),
     };
@@ -137,7 +137,14 @@ fn is_host(text: &[u8]) -> bool {
                     .all(|b| b.is_ascii_alphanumeric() || b"-._~%!$&'()*+;=".contains(b))
         }
     };
-    host && port.iter().all(u8::is_ascii_digit)
+    host && is_port(port)
+}
+
+/// Digits that make a port, or none (RFC 3986, 3.2.3).
+fn is_port(text: &[u8]) -> bool {
+    let digits = text.iter().all(u8::is_ascii_digit);
+    let number = || str::from_utf8(text).is_ok_and(|port| port.parse::<u16>().is_ok());
+    digits && (text.is_empty() || number())
 }
 
 fn same_host(authority: &Authority, host: &HeaderValue) -> bool {
@@ -196,6 +203,8 @@ mod tests {
             "k:",
             "xn--bcher-kva.test",
             "%41.test",
+            "k:65535",
+            "k:00080",
         ] {
             assert!(is_host(good.as_bytes()), "{good}");
         }
@@ -210,6 +219,8 @@ mod tests {
             "k:x",
             "k:80:80",
             "::1",
+            "k:65536",
+            "[::1]:99999",
             "[::1",
             "::1]",
             "[]",
