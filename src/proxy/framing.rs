@@ -53,19 +53,21 @@ fn has_one_length(headers: &HeaderMap) -> bool {
     !first.is_empty() && first.iter().all(u8::is_ascii_digit) && members.all(|one| one == first)
 }
 
-/// Writes a length that stands there several times once, as not everybody reads a list.
-pub(super) fn say_length_once(headers: &mut HeaderMap) {
+/// Writes a length that stands there several times once, as not everybody reads a list. Whether it
+/// had to.
+pub(super) fn say_length_once(headers: &mut HeaderMap) -> bool {
     let mut lines = headers.get_all(CONTENT_LENGTH).iter();
     let Some(line) = lines.next() else {
-        return;
+        return false;
     };
     if lines.next().is_none() && !line.as_bytes().contains(&b',') {
-        return;
+        return false;
     }
     let first = line.as_bytes().split(|b| *b == b',').next();
     if let Some(Ok(first)) = first.map(|f| HeaderValue::from_bytes(f.trim_ascii())) {
         headers.insert(CONTENT_LENGTH, first);
     }
+    true
 }
 
 /// RFC 9112, 3.2: origin form, absolute form, or `*` with OPTIONS. (CONNECT is refused elsewhere.)
@@ -201,10 +203,10 @@ mod tests {
             "[::1]:8080",
             "a_b",
             "k:",
-            "xn--bcher-kva.test",
-            "%41.test",
             "k:65535",
             "k:00080",
+            "xn--bcher-kva.test",
+            "%41.test",
         ] {
             assert!(is_host(good.as_bytes()), "{good}");
         }
@@ -217,10 +219,10 @@ mod tests {
             "u@k",
             "u:p@k",
             "k:x",
-            "k:80:80",
-            "::1",
             "k:65536",
             "[::1]:99999",
+            "k:80:80",
+            "::1",
             "[::1",
             "::1]",
             "[]",

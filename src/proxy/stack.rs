@@ -128,7 +128,11 @@ impl StackParts {
             // A broken answer ends broken; by the version that the client spoke, so above `hop`.
             .layer(BreakOffLayer(Rc::clone(client)))
             // What belongs to the client's hop is taken off, what the router should know is put on.
-            .layer(HopLayer::new(Rc::clone(client), self.upstream_host.clone()))
+            .layer(HopLayer::new(
+                Rc::clone(worker),
+                Rc::clone(client),
+                self.upstream_host.clone(),
+            ))
             // The clocks run from here, over the connection as well.
             .layer(DeadlineLayer(Rc::clone(worker)))
             .service(Forward::new(router, limits))
