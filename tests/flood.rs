@@ -176,6 +176,11 @@ fn two_thousand_slow_connections_harm_nobody_and_are_let_go_timed() {
         &[("reason", "request_head_timeout")],
     );
     assert_eq!(malformed, IN_THE_HEAD as f64);
+    kvgauge.until_metric(
+        "kvgauge_malformed_requests_total",
+        &[("reason", "no_request")],
+        Some(SILENT as f64),
+    );
     let lines = kvgauge.lines_to_the_end();
     let count = |outcome| {
         lines

@@ -28,11 +28,11 @@ use std::path::Path;
 use support::upstream::{OK, STREAM};
 use support::{Client, End, Next, Setup, Upstream, fetch};
 
-/// The trap, and the test, which stands in one of the files of this folder.
-const TRAPS: [(&str, &str); 42] = [
+/// The trap, and the test, which stands in a file of this folder, or beside the code.
+const TRAPS: [(&str, &str); 43] = [
     // Framing and smuggling.
     (
-        "an answer with both a coding and a length is cut where the wrong one is taken off",
+        "an answer with both a coding and a length is cut where the wrong one is taken off, and nobody learns of it",
         "an_answer_with_length_and_chunks_is_read_by_its_chunks",
     ),
     (
@@ -128,7 +128,7 @@ const TRAPS: [(&str, &str); 42] = [
     ),
     (
         "a router closes an idle connection just when it is used",
-        "b30_a_server_that_closes_idle_connections_fails_no_request",
+        "b30_a_server_that_closes_idle_connections_fails_no_request_timed",
     ),
     (
         "and the request is sent a second time",
@@ -183,6 +183,10 @@ const TRAPS: [(&str, &str); 42] = [
         "a proxy packs what it passes on",
         "an_answer_is_packed_by_nobody_but_the_router",
     ),
+    (
+        "what runs in Drop panics while a panic unwinds, and the process ends",
+        "what_is_recorded_while_a_panic_unwinds_is_recorded_once_and_panics_no_more",
+    ),
     // Shutdown, upgrades.
     (
         "an upgrade is answered and leads nowhere",
@@ -204,29 +208,86 @@ const TRAPS: [(&str, &str); 42] = [
 
 #[test]
 fn each_trap_has_its_test() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut tests = Vec::new();
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.extension().is_some_and(|end| end == "rs") {
-            let text = std::fs::read_to_string(path).unwrap();
-            let lines: Vec<&str> = text.lines().map(str::trim).collect();
-            for (at, line) in lines.iter().enumerate() {
-                let before = &lines[at.saturating_sub(3)..at];
-                let name = line
-                    .strip_prefix("fn ")
-                    .and_then(|l| l.strip_suffix("() {"));
-                tests.extend(
-                    name.filter(|_| before.contains(&"#[test]"))
-                        .map(str::to_owned),
-                );
-            }
-        }
+    for folder in ["tests", "src"] {
+        tests_below(&root.join(folder), &mut tests);
     }
     for (trap, name) in TRAPS {
         let found = tests.iter().filter(|test| *test == name).count();
         assert_eq!(found, 1, "{trap}: {name}");
     }
+}
+
+/// The names of the tests in the files below a folder that `tests/run` runs without being told to.
+fn tests_below(folder: &Path, tests: &mut Vec<String>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            tests_below(&path, tests);
+        } else if path.extension().is_some_and(|end| end == "rs") {
+            tests_of(&std::fs::read_to_string(path).unwrap(), tests);
+        }
+    }
+}
+
+fn tests_of(text: &str, tests: &mut Vec<String>) {
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    for (at, line) in lines.iter().enumerate() {
+        let line = line.strip_prefix("async ").unwrap_or(line);
+        let name = line.strip_prefix("fn ");
+        let Some(name) = name.and_then(|line| line.strip_suffix("() {")) else {
+            continue;
+        };
+        let attributes = lines[..at].iter().rev();
+        let attributes: Vec<&&str> = attributes.take_while(|l| l.starts_with("#[")).collect();
+        let is_test = attributes
+            .iter()
+            .any(|a| a.starts_with("#[test]") || a.starts_with("#[tokio::test"));
+        // `tests/run` runs those that need a program, but the long ones only when it is told to.
+        let is_left_out = attributes
+            .iter()
+            .any(|a| a.starts_with("#[ignore") && !a.starts_with("#[ignore = \"needs "));
+        if is_test && !is_left_out {
+            tests.push(name.to_owned());
+        }
+    }
+}
+
+#[test]
+fn a_test_that_is_left_out_by_default_is_no_test_of_a_trap() {
+    let text = r#"
+        #[test]
+        fn one() {
+        }
+
+        #[test]
+        #[ignore = "needs curl: tests/run"]
+        fn two() {
+        }
+
+        #[tokio::test]
+        async fn three() {
+        }
+
+        mod full {
+            #[test]
+            #[ignore = "takes 10 minutes: tests/run --full"]
+            fn four() {
+            }
+
+            #[ignore]
+            #[test]
+            fn five() {
+            }
+        }
+
+        fn six() {
+        }
+    "#;
+    let mut found = Vec::new();
+    tests_of(text, &mut found);
+    assert_eq!(found, ["one", "two", "three"]);
 }
 
 #[test]

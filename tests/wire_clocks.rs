@@ -140,8 +140,31 @@ fn tells_of(mut kvgauge: Kvgauge, head_timeouts: u32) {
 #[test]
 fn a_connection_that_never_says_anything_is_closed() {
     let kvgauge = held_to_the_limit_on_heads(|_| false);
-    // No request has begun, so none is told of.
+    kvgauge.until_metric(
+        "kvgauge_malformed_requests_total",
+        &[("reason", "no_request")],
+        Some(1.0),
+    );
+    // No request has begun, so no line tells of it.
     tells_of(kvgauge, 0);
+}
+
+#[test]
+fn a_connection_that_its_client_closes_unused_is_not_counted() {
+    let upstream = Upstream::ok();
+    let mut kvgauge = start(&upstream, "timeouts.request_head = \"1h\"\n");
+    Client::connect(kvgauge.listen).close();
+    let mut finished = Client::connect(kvgauge.listen);
+    finished.finish();
+    assert!(finished.is_closed(), "its end is answered");
+    let silent = Client::connect(kvgauge.listen);
+    assert_eq!(fetch(kvgauge.listen, GET).status(), 200);
+    let count = kvgauge
+        .metrics()
+        .sum("kvgauge_malformed_requests_total", &[]);
+    assert_eq!(count, 0.0);
+    drop(silent);
+    assert_eq!(kvgauge.lines_to_the_end().len(), 1);
 }
 
 #[test]

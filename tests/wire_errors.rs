@@ -70,6 +70,246 @@ fn a_router_that_refuses_is_502() {
     assert_eq!(usage, "0.3700");
 }
 
+/// What an error's message has to say.
+struct Tells<'a> {
+    /// Whom it names at its beginning.
+    who: &'a str,
+    /// What was seen, with the limit in force where one was passed.
+    seen: &'a str,
+    /// What to do, behind a colon.
+    advice: &'a str,
+}
+
+impl Tells<'_> {
+    #[track_caller]
+    fn by(&self, answer: &Response, code: &str) {
+        let error = &answer.json()["error"];
+        let message = error["message"].as_str().unwrap();
+        assert_eq!(error["code"], code, "{message}");
+        assert!(message.starts_with(self.who), "who failed: {message}");
+        let (seen, advice) = message.rsplit_once(": ").unwrap();
+        assert!(seen.contains(self.seen), "what was seen: {message}");
+        assert!(advice.contains(self.advice), "what to do: {message}");
+    }
+}
+
+#[test]
+fn an_answer_that_is_none_is_told_with_what_was_seen_and_what_to_do() {
+    let no_http = "see that `upstream` is the router's API in plain HTTP/1.1, and not another port, TLS or HTTP/2, and who stands before it";
+    let not = "sent what is no HTTP/1.1 answer (";
+    let off = "broke off before it had answered (";
+    let rows = [
+        ("220 mail.test ESMTP\r\n\r\n", not, no_http),
+        ("\0\0\u{12}\u{4}\0\0\0\0\0\0\u{3}\0\0\0", not, no_http),
+        ("\u{15}\u{3}\u{1}\0\u{2}\u{2}P", not, no_http),
+        ("HTTP/2 200 OK\r\nContent-Length: 0\r\n\r\n", not, no_http),
+        ("HTTP/1.1 99999 x\r\n\r\n", not, no_http),
+        (
+            "HTTP/1.1 200 OK\r\nA: b\r\n c\r\nContent-Length: 0\r\n\r\n",
+            not,
+            no_http,
+        ),
+        (
+            "HTTP/1.1 200 OK\r\nContent-Length: +5\r\n\r\nhello",
+            not,
+            no_http,
+        ),
+        (
+            "HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+            not,
+            no_http,
+        ),
+        (
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+            "does not say clearly where it ends",
+            "who stands before the router",
+        ),
+        (
+            "HTTP/1.1 200 OK\r\nA: 1\r\nB: 1\r\nC: 1\r\nD: 1\r\nE: 1\r\nF: 1\r\nG: 1\r\nH: 1\r\nI: 1\r\nJ: 1\r\nK: 1\r\n\r\n",
+            "limits.header_fields (10) or limits.header_bytes (8KiB)",
+            "raise them if it is right",
+        ),
+        ("", off, "see the router's own log"),
+        ("HTTP/1.1 20", off, "see the router's own log"),
+        (
+            "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n",
+            "switched protocols (101) without having been asked",
+            "see that `upstream` is the router's API",
+        ),
+    ];
+    let upstream = Upstream::new(move |connection| {
+        let request = connection.request()?;
+        let n: usize = request.head.target()[1..].parse().unwrap();
+        connection.send(rows[n].0)?;
+        Ok(Next::Close)
+    });
+    let kvgauge = Setup::new(upstream.address())
+        .settings("limits.header_fields = 10\nlimits.header_bytes = \"8KiB\"\n")
+        .start();
+    for (n, (sent, seen, advice)) in rows.iter().enumerate() {
+        let answer = support::get(kvgauge.listen, &format!("/{n}"));
+        assert_eq!(answer.status(), 502, "{sent:?}");
+        let who = "the router";
+        Tells { who, seen, advice }.by(&answer, "upstream_aborted");
+    }
+}
+
+#[test]
+fn a_switch_to_another_protocol_is_told_with_what_to_do() {
+    let upstream = Upstream::answering(
+        "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: other\r\n\r\n",
+    );
+    let kvgauge = Setup::new(upstream.address()).start();
+    let asks = "GET / HTTP/1.1\r\nHost: k\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n";
+    Tells {
+        who: "the router",
+        seen: "switched (101) to another protocol than it was asked for",
+        advice: "see its own log",
+    }
+    .by(&fetch(kvgauge.listen, asks), "upstream_aborted");
+}
+
+#[test]
+fn a_limit_in_time_that_is_passed_is_told_with_its_value() {
+    let upstream = Upstream::new(|connection| {
+        connection.request_head()?;
+        connection.until_peer_leaves()?;
+        Ok(Next::Close)
+    });
+    let half = "POST / HTTP/1.1\r\nHost: k\r\nContent-Length: 9\r\n\r\nhalf";
+    for (limit, request, who, code) in [
+        (
+            "timeouts.response_head",
+            ASK,
+            "the router has not begun to answer",
+            "upstream_timeout",
+        ),
+        (
+            "timeouts.request",
+            ASK,
+            "the router had not begun to answer",
+            "request_timeout",
+        ),
+        (
+            "timeouts.stream_silence",
+            half,
+            "nothing of the request's body came",
+            "request_body_timeout",
+        ),
+    ] {
+        let kvgauge = Setup::new(upstream.address())
+            .settings(&format!("{limit} = \"120ms\"\n"))
+            .start();
+        let seen = format!("{limit} (120ms)");
+        let advice = match code {
+            "request_body_timeout" => "send it without such pauses",
+            _ => "see its load and its own log, or raise the limit",
+        };
+        Tells {
+            who,
+            seen: &seen,
+            advice,
+        }
+        .by(&fetch(kvgauge.listen, request), code);
+    }
+}
+
+#[test]
+fn a_request_that_is_refused_is_told_why_and_what_to_send() {
+    let upstream = Upstream::ok();
+    let kvgauge = Setup::new(upstream.address())
+        .settings("limits.request_body = \"2KiB\"\n")
+        .start();
+    let get = |target: &str, fields: &str| format!("GET {target} HTTP/1.1\r\n{fields}\r\n");
+    let chunks = format!(
+        "POST / HTTP/1.1\r\nHost: k\r\nTransfer-Encoding: chunked\r\n\r\n801\r\n{}\r\n0\r\n\r\n",
+        "x".repeat(0x801)
+    );
+    let name = "send the name or address that kvgauge is reached by";
+    let path = "send a path, which begins with /";
+    let no_host = "is not a host with an optional port";
+    for (request, seen, advice, code) in [
+        (get("/", ""), "has no Host header", name, "bad_request"),
+        (
+            get("/", "Host: a\r\nHost: b\r\n"),
+            "more than one Host header",
+            "send one",
+            "bad_request",
+        ),
+        (get("/", "Host: a/b\r\n"), no_host, name, "bad_request"),
+        (get("/", "Host: h:99999\r\n"), no_host, name, "bad_request"),
+        (
+            get("http://u@k/", "Host: k\r\n"),
+            no_host,
+            name,
+            "bad_request",
+        ),
+        (
+            get("http://a/", "Host: b\r\n"),
+            "different hosts",
+            "send one of them",
+            "bad_request",
+        ),
+        (
+            get("k:80", "Host: k\r\n"),
+            "a host alone",
+            path,
+            "bad_request",
+        ),
+        (get("*", "Host: k\r\n"), "target is *", path, "bad_request"),
+        (
+            get("ftp://k/", "Host: k\r\n"),
+            "neither http nor https",
+            path,
+            "bad_request",
+        ),
+        (
+            "CONNECT k:1 HTTP/1.1\r\nHost: k:1\r\n\r\n".to_owned(),
+            "CONNECT",
+            "send requests to it directly",
+            "unsupported",
+        ),
+        (
+            get("/", "Host: k\r\nTransfer-Encoding: gzip, chunked\r\n"),
+            "Transfer-Encoding other than chunked",
+            "send the body chunked",
+            "unsupported",
+        ),
+        (
+            get("/", "Host: k\r\nExpect: tea\r\n"),
+            "expects something other than 100-continue",
+            "leave the Expect header out",
+            "expectation_failed",
+        ),
+        (
+            post("/", "", &"x".repeat(2049)),
+            "body, 2049 bytes, is longer than limits.request_body (2KiB)",
+            "send less, or raise the limit",
+            "request_too_large",
+        ),
+        (
+            chunks,
+            "body is longer than limits.request_body (2KiB)",
+            "send less, or raise the limit",
+            "request_too_large",
+        ),
+        (
+            "POST / HTTP/1.1\r\nHost: k\r\nTransfer-Encoding: chunked\r\n\r\nno number\r\n"
+                .to_owned(),
+            "malformed or broke off (",
+            "see how the client frames it",
+            "bad_request_body",
+        ),
+    ] {
+        // A client takes any answer but 2xx to CONNECT as one with a body.
+        let answer = Client::connect(kvgauge.listen)
+            .send(&request)
+            .response("GET");
+        let who = "the request";
+        Tells { who, seen, advice }.by(&answer, code);
+    }
+}
+
 #[test]
 fn a_malformed_request_body_is_the_clients_fault() {
     let upstream = Upstream::ok();
@@ -233,6 +473,12 @@ fn more_requests_than_allowed_is_503_with_a_time() {
     // The place is held until the last byte, not until the head.
     let answer = fetch(kvgauge.listen, ASK);
     own(&answer, 503, "overloaded");
+    Tells {
+        who: "kvgauge",
+        seen: "1 requests in flight already (limits.in_flight)",
+        advice: "try again later",
+    }
+    .by(&answer, "overloaded");
     assert!(
         answer
             .head

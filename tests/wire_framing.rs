@@ -31,16 +31,46 @@ fn through(bytes: impl Into<Vec<u8>>) -> support::Response {
 #[test]
 fn an_answer_with_length_and_chunks_is_read_by_its_chunks() {
     for length in ["3", "5", "500"] {
-        let answer = through(format!(
+        let upstream = Upstream::answering(format!(
             "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nTransfer-Encoding: chunked\r\n\r\n\
              5\r\nhello\r\n0\r\n\r\n"
         ));
+        let kvgauge = start(&upstream);
+        let answer = support::get(kvgauge.listen, "/");
+        kvgauge.until_metric(
+            "kvgauge_upstream_odd_answers_total",
+            &[("reason", "length_beside_chunked")],
+            Some(1.0),
+        );
         assert_eq!(
             (answer.text().as_str(), answer.end),
             ("hello", End::Complete)
         );
         let both = answer.head.has("content-length") && answer.head.has("transfer-encoding");
         assert!(!both, "{}", answer.head.text());
+    }
+}
+
+#[test]
+fn an_answer_whose_length_is_said_twice_is_counted() {
+    for fields in [
+        "Content-Length: 5\r\nContent-Length: 5\r\n",
+        "Content-Length: 5, 5\r\n",
+    ] {
+        let upstream = Upstream::replying(move |request| match request.head.target() {
+            "/odd" => format!("HTTP/1.1 200 OK\r\n{fields}\r\nhello"),
+            _ => "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello".to_owned(),
+        });
+        let kvgauge = start(&upstream);
+        for target in ["/clear", "/odd", "/clear"] {
+            let answer = support::get(kvgauge.listen, target);
+            assert_eq!(answer.head.get("content-length").as_deref(), Some("5"));
+            assert_eq!(answer.text(), "hello");
+        }
+        for (reason, count) in [("repeated_length", 1.0), ("length_beside_chunked", 0.0)] {
+            let labels = [("reason", reason)];
+            kvgauge.until_metric("kvgauge_upstream_odd_answers_total", &labels, Some(count));
+        }
     }
 }
 

@@ -315,6 +315,7 @@ fn a_host_is_one_and_can_be_one() {
         host("K.test:8080"),
         host("[::1]:8080"),
         host("a_b"),
+        host("k:65535"),
         (sent("host:k\r\n"), Sees(with("GET /x HTTP/1.1", "", ""))),
         (
             sent("Host: k\r\nConnection: host\r\n"),
@@ -330,6 +331,8 @@ fn a_host_is_one_and_can_be_one() {
         refused("Host: k/path\r\n"),
         refused("Host: http://k\r\n"),
         refused("Host: k:x\r\n"),
+        refused("Host: k:65536\r\n"),
+        refused("Host: h:99999\r\n"),
         refused("Host: k:80:80\r\n"),
         refused("Host: ::1\r\n"),
         refused("Host: k\u{fc}\r\n"),
@@ -376,6 +379,7 @@ fn a_target_is_a_path_or_names_its_host() {
         ),
         refused("GET http://a.test/x", "b.test"),
         refused("GET http://a.test:81/x", "a.test"),
+        refused("GET http://k.test:99999/x", "k.test:99999"),
         refused("GET http://user@k.test/x", "k.test"),
         refused("GET http://user:pw@k.test/x", "user:pw@k.test"),
         refused("GET http://a.test,b.test/x", "a.test,b.test"),
@@ -580,6 +584,15 @@ fn what_trails_a_body_names_no_field_of_the_head() {
         bad("X-A : 1\r\n"),
         bad("X-A: 1\0\r\n"),
         bad("X-A: 1\rX-B: 2\r\n"),
+        // As many as a head may have, and as long.
+        row(
+            "Trailer: X-A\r\n",
+            &"X-A: 1\r\n".repeat(100),
+            "trailer: X-A\n",
+            &"|x-a: 1".repeat(100),
+        ),
+        bad(&"X-A: 1\r\n".repeat(101)),
+        bad(&format!("X-A: {}\r\n", "x".repeat(90_000)).repeat(3)),
     ]);
 }
 
@@ -857,6 +870,11 @@ fn an_answer_ends_where_its_framing_says() {
                 BadGateway,
             ),
             (ok("Transfer-Encoding: gzip\r\n", "abcd"), BadGateway),
+            (
+                "HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nabcd\r\n0\r\n\r\n"
+                    .to_owned(),
+                BadGateway,
+            ),
             (ok("Transfer-Encoding: gzip, chunked\r\n", FOUR), BadGateway),
             (
                 ok("Transfer-Encoding: chunked, chunked\r\n", FOUR),

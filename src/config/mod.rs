@@ -70,6 +70,12 @@ pub fn written(duration: Duration) -> String {
     duration.write()
 }
 
+/// A number of bytes as settings write it: `256KiB`, `1000`.
+#[must_use]
+pub fn written_size(bytes: u64) -> String {
+    value::Size(bytes).write()
+}
+
 /// The duration that a text says, as settings write it. The error says what is wrong with the text and
 /// what may be written.
 ///

@@ -35,6 +35,8 @@ pub enum Asked {
     Finish,
     /// End at once: the peer has left, or has taken nothing for too long.
     Gone,
+    /// End at once: nothing of a request came in time.
+    Silent,
     /// End at once: a head did not come whole in time.
     SlowHead,
     /// End at once: the request has taken longer than `timeouts.request`.

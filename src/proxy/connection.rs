@@ -36,6 +36,8 @@ enum End {
     Malformed(&'static str, Option<u16>),
     /// A head did not come whole in time.
     HeadTimeout,
+    /// Nothing came in time.
+    Silent,
 }
 
 /// Serves `stream` until it ends. `register` is given the connection's handle at the start.
@@ -70,6 +72,9 @@ pub(super) async fn serve_to<P, B>(
         End::Orderly | End::Plain => {}
         End::Malformed(reason, status) => malformed(&worker, &client, reason, status),
         End::HeadTimeout => malformed(&worker, &client, "request_head_timeout", None),
+        // No line: whoever connects only to see whether it can, or ahead of need, is no one to write
+        // of each time.
+        End::Silent => worker.meters.malformed("no_request"),
     }
 }
 
@@ -143,6 +148,7 @@ fn at_once(asked: Asked) -> Option<End> {
     match asked {
         Asked::Nothing | Asked::Finish => None,
         Asked::SlowHead => Some(End::HeadTimeout),
+        Asked::Silent => Some(End::Silent),
         Asked::Gone | Asked::Overdue | Asked::Cut | Asked::Panicked => Some(End::Plain),
     }
 }
@@ -225,7 +231,7 @@ pub(super) fn sweep(client: &Client, worker: &Worker, now: Instant) {
         client.ask(Asked::Gone);
     }
     match client.waiting() {
-        Waiting::FirstByte if waited > timeouts.request_head => client.ask(Asked::Finish),
+        Waiting::FirstByte if waited > timeouts.request_head => client.ask(Asked::Silent),
         Waiting::Head if waited > timeouts.request_head => client.ask(Asked::SlowHead),
         Waiting::NextRequest if waited > timeouts.client_idle => client.ask(Asked::Gone),
         // A client that takes nothing keeps the body's own clock from being looked at.

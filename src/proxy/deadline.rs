@@ -5,6 +5,7 @@
 
 use super::error::{BodyError, ProxyError, Retry, Stage, Who};
 use super::worker::Worker;
+use crate::config::written;
 use http::{Request, Response};
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
@@ -36,8 +37,15 @@ struct Timer(Option<Pin<Box<Sleep>>>);
 #[derive(Clone, Copy)]
 struct Clocks {
     head: Option<Duration>,
-    whole: Option<Instant>,
+    whole: Option<Whole>,
     silence: Option<Duration>,
+}
+
+/// When the whole exchange is to be over.
+#[derive(Clone, Copy)]
+struct Whole {
+    at: Instant,
+    limit: Duration,
 }
 
 /// What a request's body is doing.
@@ -128,7 +136,10 @@ where
         ResponseFuture {
             clocks: Clocks {
                 head: limits.response_head,
-                whole: limits.request.map(|limit| Instant::now() + limit),
+                whole: limits.request.map(|limit| Whole {
+                    at: Instant::now() + limit,
+                    limit,
+                }),
                 silence: limits.stream_silence,
             },
             inner: self.inner.call(request),
@@ -165,8 +176,8 @@ where
                 return Poll::Pending;
             };
             ready!(this.timer.poll_at(at, cx));
-            if let Next::Over(error) = next {
-                return Poll::Ready(Err(error()));
+            if let Next::Over(limit, error) = next {
+                return Poll::Ready(Err(error(limit)));
             }
         }
     }
@@ -175,7 +186,8 @@ where
 /// What it means when a timer has run down.
 #[derive(Clone, Copy)]
 enum Next {
-    Over(fn() -> ProxyError),
+    /// This limit has been passed.
+    Over(Duration, fn(Duration) -> ProxyError),
     /// The upload goes on elsewhere and is to be looked at again. A limit that began with what happened
     /// there since then ends later than this, so none is missed.
     Look,
@@ -183,22 +195,20 @@ enum Next {
 
 impl Clocks {
     fn before_head(&self, upload: Option<Upload>, now: Instant) -> Option<(Instant, Next)> {
-        let ends = |limit: Option<Duration>, since, next| limit.map(|limit| (since + limit, next));
-        let over = |limit, since, error| ends(limit, since, Next::Over(error));
+        let look = |limit: Option<Duration>| limit.map(|limit| (now + limit, Next::Look));
+        let over = |limit: Option<Duration>, since, error| {
+            limit.map(|limit| (since + limit, Next::Over(limit, error)))
+        };
         let (limit, look) = match upload {
             None => (None, None),
             Some(Upload::Whole(since)) => (over(self.head, since, no_head), None),
             // A router that takes nothing does not answer either.
-            Some(Upload::Flows(since)) => (
-                over(self.head, since, no_head),
-                ends(self.silence, now, Next::Look),
-            ),
-            Some(Upload::Awaited(since)) => (
-                over(self.silence, since, no_body),
-                ends(self.head, now, Next::Look),
-            ),
+            Some(Upload::Flows(since)) => (over(self.head, since, no_head), look(self.silence)),
+            Some(Upload::Awaited(since)) => (over(self.silence, since, no_body), look(self.head)),
         };
-        let whole = self.whole.map(|at| (at, Next::Over(too_long)));
+        let whole = self
+            .whole
+            .map(|whole| (whole.at, Next::Over(whole.limit, too_long)));
         [whole, limit, look]
             .into_iter()
             .flatten()
@@ -206,28 +216,31 @@ impl Clocks {
     }
 }
 
-fn too_long() -> ProxyError {
-    let message = "the request took longer than timeouts.request";
-    ProxyError::upstream(Stage::Deadline, Retry::Unsafe, message.to_owned())
+fn too_long(limit: Duration) -> ProxyError {
+    let message = format!(
+        "the router had not begun to answer when timeouts.request ({}) was over: see its load and its own log, or raise the limit",
+        written(limit)
+    );
+    ProxyError::upstream(Stage::Deadline, Retry::Unsafe, message)
 }
 
-fn no_head() -> ProxyError {
-    let message = "the router has not begun to answer within timeouts.response_head";
-    ProxyError::upstream(
-        Stage::ResponseHeadTimeout,
-        Retry::Unsafe,
-        message.to_owned(),
-    )
+fn no_head(limit: Duration) -> ProxyError {
+    let message = format!(
+        "the router has not begun to answer within timeouts.response_head ({}): see its load and its own log, or raise the limit",
+        written(limit)
+    );
+    ProxyError::upstream(Stage::ResponseHeadTimeout, Retry::Unsafe, message)
 }
 
-fn no_body() -> ProxyError {
+fn no_body(limit: Duration) -> ProxyError {
     ProxyError {
         who: Who::Client,
         stage: Stage::RequestBodyTimeout,
         retry: Retry::Unsafe,
-        message: Cow::Borrowed(
-            "nothing of the request's body came for timeouts.stream_silence: send it without such pauses",
-        ),
+        message: Cow::Owned(format!(
+            "nothing of the request's body came for timeouts.stream_silence ({}): send it without such pauses",
+            written(limit)
+        )),
     }
 }
 
@@ -292,7 +305,7 @@ impl<B: Body<Error = BodyError>> Body for Timed<B> {
         if this
             .clocks
             .whole
-            .is_some_and(|whole| Instant::now() >= whole)
+            .is_some_and(|whole| Instant::now() >= whole.at)
         {
             return Poll::Ready(Some(Err(BodyError::Deadline)));
         }
@@ -306,9 +319,9 @@ impl<B: Body<Error = BodyError>> Body for Timed<B> {
             .silence
             .map(|limit| *this.last.get_or_insert_with(Instant::now) + limit);
         let (at, error) = match (silence, this.clocks.whole) {
-            (Some(silence), Some(whole)) if whole < silence => (whole, BodyError::Deadline),
+            (Some(silence), Some(whole)) if whole.at < silence => (whole.at, BodyError::Deadline),
             (Some(silence), _) => (silence, BodyError::Silence),
-            (None, Some(whole)) => (whole, BodyError::Deadline),
+            (None, Some(whole)) => (whole.at, BodyError::Deadline),
             (None, None) => return Poll::Pending,
         };
         match this.timer.poll_at(at, cx) {

@@ -124,23 +124,27 @@ pub struct ProxyError {
 impl ProxyError {
     /// A request that is refused for what its head says.
     #[must_use]
-    pub fn refused(stage: Stage, message: &'static str) -> ProxyError {
+    pub fn refused(stage: Stage, message: impl Into<Cow<'static, str>>) -> ProxyError {
         ProxyError {
             who: Who::Client,
             stage,
             retry: Retry::Safe,
-            message: Cow::Borrowed(message),
+            message: message.into(),
         }
     }
 
     /// The router failed.
     #[must_use]
-    pub fn upstream(stage: Stage, retry: Retry, message: String) -> ProxyError {
+    pub fn upstream(
+        stage: Stage,
+        retry: Retry,
+        message: impl Into<Cow<'static, str>>,
+    ) -> ProxyError {
         ProxyError {
             who: Who::Upstream,
             stage,
             retry,
-            message: Cow::Owned(message),
+            message: message.into(),
         }
     }
 

@@ -4,11 +4,13 @@ use super::error::{BodyError, BoxError, ProxyError, Retry, Stage, Who};
 use super::framing;
 use super::guard::{Guarded, Panicked};
 use super::upgrade::Offer;
+use crate::config::written_size;
 use crate::net::{Broken, DialError, PoolError};
 use http::{HeaderMap, Request, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 use std::borrow::Cow;
+use std::error::Error;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -18,6 +20,16 @@ use tower::Service;
 #[derive(Clone)]
 pub struct Forward<P> {
     pool: P,
+    limits: HeadLimits,
+}
+
+/// The limits on an answer's head, to be named where one is passed.
+#[derive(Clone, Copy, Debug)]
+pub struct HeadLimits {
+    /// `limits.header_fields`
+    pub fields: usize,
+    /// `limits.header_bytes`
+    pub bytes: usize,
 }
 
 pin_project! {
@@ -26,6 +38,7 @@ pin_project! {
         #[pin]
         inner: F,
         offer: Option<Offer>,
+        limits: HeadLimits,
     }
 }
 
@@ -40,10 +53,10 @@ pin_project! {
 // === impl Forward ===
 
 impl<P> Forward<P> {
-    /// Requests go to what `pool` leads to.
+    /// Requests go to what `pool` leads to, which holds answers to `limits`.
     #[must_use]
-    pub fn new(pool: P) -> Forward<P> {
-        Forward { pool }
+    pub fn new(pool: P, limits: HeadLimits) -> Forward<P> {
+        Forward { pool, limits }
     }
 }
 
@@ -56,18 +69,21 @@ where
     type Future = ResponseFuture<P::Future>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ProxyError>> {
-        self.pool.poll_ready(cx).map_err(explain)
+        self.pool
+            .poll_ready(cx)
+            .map_err(|error| explain(error, self.limits))
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         ResponseFuture {
             offer: Offer::of(request.headers()),
             inner: self.pool.call(request.map(Guarded::new)),
+            limits: self.limits,
         }
     }
 }
 
-pub(super) fn explain(error: PoolError) -> ProxyError {
+pub(super) fn explain(error: PoolError, limits: HeadLimits) -> ProxyError {
     match error {
         PoolError::Dial(error) if error.is_out_of_descriptors() => ProxyError {
             who: Who::Kvgauge,
@@ -90,12 +106,25 @@ pub(super) fn explain(error: PoolError) -> ProxyError {
         PoolError::Broken(Broken::RequestBody(error)) if error.is::<Panicked>() => {
             ProxyError::internal()
         }
-        PoolError::Broken(Broken::RequestBody(_)) => ProxyError::refused(
+        PoolError::Broken(Broken::RequestBody(error)) => ProxyError::refused(
             Stage::RequestBody,
-            "the request's body is malformed or broke off: see the client's framing",
+            format!(
+                "the request's body is malformed or broke off ({}): see how the client frames it",
+                root_cause(&*error)
+            ),
         ),
         PoolError::Broken(Broken::HeadTooLarge) => {
-            let message = "the router's answer has a head over limits.header_fields or limits.header_bytes: raise them if it is right".to_owned();
+            let message = format!(
+                "the router's answer has a head over limits.header_fields ({}) or limits.header_bytes ({}): raise them if it is right",
+                limits.fields,
+                written_size(limits.bytes as u64)
+            );
+            ProxyError::upstream(Stage::ResponseHead, Retry::Unsafe, message)
+        }
+        PoolError::Broken(Broken::NotHttp(seen)) => {
+            let message = format!(
+                "the router sent what is no HTTP/1.1 answer ({seen}): see that `upstream` is the router's API in plain HTTP/1.1, and not another port, TLS or HTTP/2, and who stands before it"
+            );
             ProxyError::upstream(Stage::ResponseHead, Retry::Unsafe, message)
         }
         PoolError::Broken(error) => {
@@ -105,6 +134,14 @@ pub(super) fn explain(error: PoolError) -> ProxyError {
             ProxyError::upstream(Stage::ResponseHead, Retry::Unsafe, message)
         }
     }
+}
+
+fn root_cause<'a>(error: &'a (dyn Error + 'static)) -> &'a (dyn Error + 'static) {
+    let mut cause = error;
+    while let Some(deeper) = cause.source() {
+        cause = deeper;
+    }
+    cause
 }
 
 // === impl ResponseFuture ===
@@ -117,19 +154,20 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        let response = ready!(this.inner.poll(cx)).map_err(explain)?;
+        let limits = *this.limits;
+        let response = ready!(this.inner.poll(cx)).map_err(|error| explain(error, limits))?;
         if response.status() == StatusCode::SWITCHING_PROTOCOLS
             && let Some(message) = not_asked(this.offer.as_ref(), response.headers())
         {
             let (stage, retry) = (Stage::ResponseHead, Retry::Unsafe);
-            let error = ProxyError::upstream(stage, retry, message.to_owned());
+            let error = ProxyError::upstream(stage, retry, message);
             return Poll::Ready(Err(error));
         }
         if !framing::is_clear(response.headers()) {
             return Poll::Ready(Err(ProxyError::upstream(
                 Stage::ResponseHead,
                 Retry::Unsafe,
-                "the router's answer does not say clearly where it ends (Content-Length, or a Transfer-Encoding other than chunked): see who stands before the router".to_owned(),
+                "the router's answer does not say clearly where it ends (Content-Length, or a Transfer-Encoding other than chunked): see who stands before the router",
             )));
         }
         Poll::Ready(Ok(response.map(|inner| FromUpstream { inner })))
@@ -139,10 +177,12 @@ where
 /// What is wrong with a 101, if anything.
 fn not_asked(offer: Option<&Offer>, answer: &HeaderMap) -> Option<&'static str> {
     match offer {
-        None => Some("the router switched protocols without having been asked to"),
-        Some(offer) if !offer.is_answered_by(answer) => {
-            Some("the router switched to another protocol than it was asked for")
-        }
+        None => Some(
+            "the router switched protocols (101) without having been asked to: see that `upstream` is the router's API, and who stands before it",
+        ),
+        Some(offer) if !offer.is_answered_by(answer) => Some(
+            "the router switched (101) to another protocol than it was asked for, or named none: see its own log for this path, and who stands before it",
+        ),
         Some(_) => None,
     }
 }

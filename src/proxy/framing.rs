@@ -53,39 +53,41 @@ fn has_one_length(headers: &HeaderMap) -> bool {
     !first.is_empty() && first.iter().all(u8::is_ascii_digit) && members.all(|one| one == first)
 }
 
-/// Writes a length that stands there several times once, as not everybody reads a list.
-pub(super) fn say_length_once(headers: &mut HeaderMap) {
+/// Writes a length that stands there several times once, as not everybody reads a list. Whether it
+/// had to.
+pub(super) fn say_length_once(headers: &mut HeaderMap) -> bool {
     let mut lines = headers.get_all(CONTENT_LENGTH).iter();
     let Some(line) = lines.next() else {
-        return;
+        return false;
     };
     if lines.next().is_none() && !line.as_bytes().contains(&b',') {
-        return;
+        return false;
     }
     let first = line.as_bytes().split(|b| *b == b',').next();
     if let Some(Ok(first)) = first.map(|f| HeaderValue::from_bytes(f.trim_ascii())) {
         headers.insert(CONTENT_LENGTH, first);
     }
+    true
 }
 
 /// RFC 9112, 3.2: origin form, absolute form, or `*` with OPTIONS. (CONNECT is refused elsewhere.)
 fn target<B>(request: &Request<B>) -> Result<(), ProxyError> {
     let uri = request.uri();
     let wrong = if uri.authority().is_some() && uri.scheme().is_none() {
-        "the request's target is an authority, which is for CONNECT only"
+        "the request's target is a host alone, which is for CONNECT only: send a path, which begins with /"
     } else if uri.authority().is_none() && uri.path() == "*" && request.method() != Method::OPTIONS
     {
-        "the request's target is *, which is for OPTIONS only"
+        "the request's target is *, which is for OPTIONS only: send a path, which begins with /"
     } else if !uri
         .scheme()
         .is_none_or(|scheme| *scheme == Scheme::HTTP || *scheme == Scheme::HTTPS)
     {
-        "the scheme of the request's target is neither http nor https"
+        "the request's target has a scheme that is neither http nor https: send a path, which begins with /"
     } else if !uri
         .authority()
         .is_none_or(|a| is_host(a.as_str().as_bytes()))
     {
-        "the authority of the request's target is not a host with an optional port"
+        "the request's target has an authority that is not a host with an optional port: send the name or address that kvgauge is reached by"
     } else {
         return Ok(());
     };
@@ -98,15 +100,15 @@ fn host<B>(request: &Request<B>) -> Result<(), ProxyError> {
     let mut hosts = request.headers().get_all(HOST).iter();
     let authority = request.uri().authority();
     let wrong = match (hosts.next(), hosts.next()) {
-        (Some(_), Some(_)) => "the request has more than one Host header",
+        (Some(_), Some(_)) => "the request has more than one Host header: send one",
         (None, _) if request.version() == Version::HTTP_11 => {
-            "the request has no Host header, which HTTP/1.1 requires"
+            "the request has no Host header, which HTTP/1.1 requires: send the name or address that kvgauge is reached by"
         }
         (Some(host), None) if !is_host(host.as_bytes()) => {
-            "the request's Host header is not a host with an optional port"
+            "the request's Host header is not a host with an optional port: send the name or address that kvgauge is reached by"
         }
         (Some(host), None) if !authority.is_none_or(|a| same_host(a, host)) => {
-            "the request's target and its Host header name different hosts"
+            "the request's target and its Host header name different hosts: send one of them, or the same in both"
         }
         _ => return Ok(()),
     };
@@ -137,7 +139,14 @@ fn is_host(text: &[u8]) -> bool {
                     .all(|b| b.is_ascii_alphanumeric() || b"-._~%!$&'()*+;=".contains(b))
         }
     };
-    host && port.iter().all(u8::is_ascii_digit)
+    host && is_port(port)
+}
+
+/// Digits that make a port, or none (RFC 3986, 3.2.3).
+fn is_port(text: &[u8]) -> bool {
+    let digits = text.iter().all(u8::is_ascii_digit);
+    let number = || str::from_utf8(text).is_ok_and(|port| port.parse::<u16>().is_ok());
+    digits && (text.is_empty() || number())
 }
 
 fn same_host(authority: &Authority, host: &HeaderValue) -> bool {
@@ -194,6 +203,8 @@ mod tests {
             "[::1]:8080",
             "a_b",
             "k:",
+            "k:65535",
+            "k:00080",
             "xn--bcher-kva.test",
             "%41.test",
         ] {
@@ -208,6 +219,8 @@ mod tests {
             "u@k",
             "u:p@k",
             "k:x",
+            "k:65536",
+            "[::1]:99999",
             "k:80:80",
             "::1",
             "[::1",

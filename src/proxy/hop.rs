@@ -10,6 +10,7 @@ use super::framing;
 use super::headers::{holds_any, lists, remove_all};
 use super::request_id::REQUEST_ID;
 use super::upgrade::{Offer, Switch};
+use super::worker::Worker;
 use http::header::{
     CONNECTION, CONTENT_LENGTH, EXPECT, Entry, HOST, TE, TRANSFER_ENCODING, UPGRADE,
 };
@@ -45,6 +46,7 @@ const KEPT: [HeaderName; 4] = [HOST, CONTENT_LENGTH, TRANSFER_ENCODING, REQUEST_
 /// See the [module](self) description. One for each connection.
 #[derive(Clone)]
 pub struct HopLayer {
+    worker: Rc<Worker>,
     client: Rc<Client>,
     /// The client's address as it stands in `X-Forwarded-For`.
     forwarded_for: Option<HeaderValue>,
@@ -64,6 +66,7 @@ pin_project! {
     pub struct ResponseFuture<F> {
         #[pin]
         inner: F,
+        layer: Rc<HopLayer>,
     }
 }
 
@@ -72,8 +75,9 @@ pin_project! {
 impl HopLayer {
     /// For one connection.
     #[must_use]
-    pub fn new(client: Rc<Client>, upstream_host: HeaderValue) -> HopLayer {
+    pub fn new(worker: Rc<Worker>, client: Rc<Client>, upstream_host: HeaderValue) -> HopLayer {
         HopLayer {
+            worker,
             forwarded_for: HeaderValue::from_str(&client.addr).ok(),
             client,
             upstream_host,
@@ -206,6 +210,7 @@ where
         self.layer.rewrite(&mut request);
         ResponseFuture {
             inner: self.inner.call(request),
+            layer: Rc::clone(&self.layer),
         }
     }
 }
@@ -219,16 +224,19 @@ where
     type Output = Result<Response<R>, ProxyError>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut response = ready!(self.project().inner.poll(cx))?;
+        let this = self.project();
+        let mut response = ready!(this.inner.poll(cx))?;
         // The version is of one hop too: the client gets the framing of its own.
         *response.version_mut() = Version::HTTP_11;
         let switch = Switch::of(&response);
         let headers = response.headers_mut();
         if holds_any(headers, &[TRANSFER_ENCODING]) {
-            // hyper read the body by the coding (RFC 9112, 6.3), so a length beside it is a lie.
-            headers.remove(CONTENT_LENGTH);
-        } else {
-            framing::say_length_once(headers);
+            // The body was read by the coding (RFC 9112, 6.3), so a length beside it is a lie.
+            if headers.remove(CONTENT_LENGTH).is_some() {
+                this.layer.worker.meters.odd_answer("length_beside_chunked");
+            }
+        } else if framing::say_length_once(headers) {
+            this.layer.worker.meters.odd_answer("repeated_length");
         }
         strip(headers);
         if let Some(switch) = switch {

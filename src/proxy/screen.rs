@@ -4,6 +4,7 @@
 use super::error::{BoxError, ProxyError, Stage};
 use super::framing;
 use super::worker::Worker;
+use crate::config::written_size;
 use bytes::Bytes;
 use http::header::CONTENT_LENGTH;
 use http::{Method, Request, Response};
@@ -41,6 +42,7 @@ pin_project! {
 /// The limit on a body whose length is not known beforehand.
 #[derive(Debug)]
 pub struct Limit {
+    most: u64,
     left: Cell<u64>,
     passed: Cell<bool>,
 }
@@ -96,6 +98,7 @@ where
             .filter(|_| request.body().size_hint().exact().is_none())
             .map(|most| {
                 Rc::new(Limit {
+                    most,
                     left: Cell::new(most),
                     passed: Cell::new(false),
                 })
@@ -115,7 +118,7 @@ fn screen<B>(request: &Request<B>, most_body: Option<u64>) -> Result<(), ProxyEr
     if request.method() == Method::CONNECT {
         return Err(ProxyError::refused(
             Stage::Unsupported,
-            "CONNECT is not supported: kvgauge is a reverse proxy for one router, not a tunnel",
+            "the request's method is CONNECT, and kvgauge is a reverse proxy for one router, not a tunnel to others: send requests to it directly",
         ));
     }
     framing::check(request)?;
@@ -126,16 +129,20 @@ fn screen<B>(request: &Request<B>, most_body: Option<u64>) -> Result<(), ProxyEr
         .headers()
         .get(CONTENT_LENGTH)
         .and_then(|v| v.to_str().ok()?.parse::<u64>().ok());
-    if length.is_some_and(|length| length > most) {
-        return Err(too_large());
+    match length {
+        Some(length) if length > most => Err(too_large(most, Some(length))),
+        _ => Ok(()),
     }
-    Ok(())
 }
 
-fn too_large() -> ProxyError {
+fn too_large(most: u64, length: Option<u64>) -> ProxyError {
+    let seen = length.map_or_else(String::new, |length| format!(", {length} bytes,"));
     ProxyError::refused(
         Stage::RequestTooLarge,
-        "the request body is longer than limits.request_body allows",
+        format!(
+            "the request's body{seen} is longer than limits.request_body ({}): send less, or raise the limit",
+            written_size(most)
+        ),
     )
 }
 
@@ -151,9 +158,11 @@ where
         match self.project() {
             FutureProj::Passed { inner, limit } => {
                 let result = ready!(inner.poll(cx));
-                let passed = limit.as_ref().is_some_and(|l| l.passed.get());
                 // The router's connection broke since we broke it.
-                Poll::Ready(result.map_err(|error| if passed { too_large() } else { error }))
+                Poll::Ready(result.map_err(|error| match limit {
+                    Some(limit) if limit.passed.get() => too_large(limit.most, None),
+                    _ => error,
+                }))
             }
             FutureProj::Refused { error } => match error.take() {
                 Some(error) => Poll::Ready(Err(error)),

@@ -7,7 +7,7 @@ use super::break_off::{BreakOffLayer, Flushed};
 use super::client::Client;
 use super::deadline::{DeadlineLayer, Heard, Timed};
 use super::error::BoxError;
-use super::forward::{Forward, FromUpstream};
+use super::forward::{Forward, FromUpstream, HeadLimits};
 use super::guard::{GuardLayer, Guarded};
 use super::hop::HopLayer;
 use super::record::{Inflow, Outflow, RecordLayer};
@@ -98,6 +98,10 @@ impl StackParts {
         B::Error: Into<BoxError>,
     {
         let worker = &self.worker;
+        let limits = HeadLimits {
+            fields: worker.settings.limits.header_fields,
+            bytes: worker.settings.limits.header_bytes,
+        };
         ServiceBuilder::new()
             // The id is there before anything can fail, so that everything can be found by it.
             .layer(RequestIdLayer)
@@ -124,9 +128,13 @@ impl StackParts {
             // A broken answer ends broken; by the version that the client spoke, so above `hop`.
             .layer(BreakOffLayer(Rc::clone(client)))
             // What belongs to the client's hop is taken off, what the router should know is put on.
-            .layer(HopLayer::new(Rc::clone(client), self.upstream_host.clone()))
+            .layer(HopLayer::new(
+                Rc::clone(worker),
+                Rc::clone(client),
+                self.upstream_host.clone(),
+            ))
             // The clocks run from here, over the connection as well.
             .layer(DeadlineLayer(Rc::clone(worker)))
-            .service(Forward::new(router))
+            .service(Forward::new(router, limits))
     }
 }

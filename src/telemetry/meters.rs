@@ -83,8 +83,16 @@ impl Meters {
                 .map(|way| telemetry.counter(names::TUNNEL_BYTES, &[("direction", way)])),
         };
         // There from the start, so that a rate has a zero to begin from.
-        for reason in ["head_too_large", "header", "request_head_timeout"] {
+        for reason in [
+            "head_too_large",
+            "header",
+            "no_request",
+            "request_head_timeout",
+        ] {
             let _ = telemetry.counter(names::MALFORMED, &[("reason", reason)]);
+        }
+        for reason in ["length_beside_chunked", "repeated_length"] {
+            let _ = telemetry.counter(names::ODD_ANSWERS, &[("reason", reason)]);
         }
         let _ = meters.request_counter("POST", "/v1/chat/completions", "200", "complete");
         meters
@@ -141,6 +149,14 @@ impl Meters {
         // Rare, so looked up each time.
         self.telemetry
             .counter(names::MALFORMED, &[("reason", reason)])
+            .increment(1);
+    }
+
+    /// The framing of an answer of the router's had to be cleared before it was passed on.
+    pub fn odd_answer(&self, reason: &'static str) {
+        // As rare.
+        self.telemetry
+            .counter(names::ODD_ANSWERS, &[("reason", reason)])
             .increment(1);
     }
 

@@ -83,7 +83,13 @@ pub const TUNNEL_BYTES: Name = name(
 pub const MALFORMED: Name = name(
     "kvgauge_malformed_requests_total",
     Counter,
-    "What a client sent that is not a request, by reason.",
+    "What a client sent that is not a request, by reason (no_request: nothing at all).",
+);
+/// Answers of the router's whose framing was cleared.
+pub const ODD_ANSWERS: Name = name(
+    "kvgauge_upstream_odd_answers_total",
+    Counter,
+    "Answers of the router's whose framing had to be cleared before they were passed on, by reason.",
 );
 /// Log lines lost.
 pub const LOG_DROPPED: Name = name(
@@ -119,7 +125,7 @@ pub const METRICS_MERGES: Name = name(
 );
 
 /// What the recorder registers.
-pub const RECORDED: [Name; 16] = [
+pub const RECORDED: [Name; 17] = [
     REQUESTS,
     IN_FLIGHT,
     REQUEST_DURATION,
@@ -131,6 +137,7 @@ pub const RECORDED: [Name; 16] = [
     TUNNEL_DURATION,
     TUNNEL_BYTES,
     MALFORMED,
+    ODD_ANSWERS,
     LOG_DROPPED,
     DRAINED,
     ACCEPT_FAILURES,

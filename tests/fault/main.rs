@@ -47,7 +47,7 @@ fn the_upstream_answers_as_its_clients_expect() {
 /// A minute of it.
 #[test]
 fn every_request_is_accounted_for_whatever_fails_timed() {
-    run::faults(Duration::from_secs(35));
+    run::faults(Duration::from_secs(60));
 }
 
 mod full {

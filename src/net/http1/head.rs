@@ -139,9 +139,7 @@ fn decoder(parts: &response::Parts, method: &Method) -> Result<Decoder, Broken> 
     }
     if headers.contains_key(TRANSFER_ENCODING) {
         if parts.version == Version::HTTP_10 {
-            return Err(Broken::NotHttp(
-                "an answer in HTTP/1.0 with Transfer-Encoding",
-            ));
+            return Err(Broken::NotHttp("Transfer-Encoding in HTTP/1.0"));
         }
         let chunked = last_member(headers, &TRANSFER_ENCODING)
             .is_some_and(|coding| coding.eq_ignore_ascii_case(b"chunked"));
@@ -153,9 +151,9 @@ fn decoder(parts: &response::Parts, method: &Method) -> Result<Decoder, Broken> 
     }
     if headers.contains_key(CONTENT_LENGTH) {
         let length = length(headers);
-        return length.map(Decoder::length).ok_or(Broken::NotHttp(
-            "an answer whose Content-Length is not one number",
-        ));
+        return length
+            .map(Decoder::length)
+            .ok_or(Broken::NotHttp("its Content-Length is not one number"));
     }
     Ok(Decoder::until_the_end())
 }

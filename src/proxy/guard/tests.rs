@@ -3,8 +3,11 @@
 
 #![allow(clippy::disallowed_methods, reason = "both ends are the test's own")]
 
+use super::super::client::Client;
 use super::super::connection;
+use super::super::forward::{HeadLimits, explain};
 use super::super::stack::{RequestBody, StackParts};
+use super::super::ticket::Ticket;
 use super::super::worker::{Load, Worker};
 use super::*;
 use crate::config::Settings;
@@ -122,6 +125,28 @@ struct Seen {
 /// second connection of the same worker have a whole answer. What the first client saw, and its line
 /// of the log.
 async fn play(place: Place, request: &str) -> (Seen, Value) {
+    let (worker, bench) = bench();
+    let parts = Rc::new(StackParts::new(worker));
+
+    let first = ask(&parts, place, request).await;
+    let second = ask(&parts, Place::Nowhere, "GET / HTTP/1.0\r\n\r\n").await;
+    assert!(second.text.ends_with("\r\n\r\nfirstsecond"), "{second:?}");
+    assert!(!second.reset);
+    drop(parts);
+    let lines = bench.lines();
+    assert_eq!(lines.len(), 2, "{lines:#?}");
+    assert_eq!(lines[1]["outcome"], "complete");
+    (first, lines[0].clone())
+}
+
+/// What a worker leaves behind.
+struct Bench {
+    out: Out,
+    log: Log,
+    loads: Arc<[Arc<Load>]>,
+}
+
+fn bench() -> (Rc<Worker>, Bench) {
     let (out, telemetry) = (Out::default(), Telemetry::new());
     let log = Log::start(out.clone(), 1 << 20, telemetry.log_lines_dropped()).unwrap();
     let settings = Arc::new(Settings::defaults());
@@ -136,24 +161,18 @@ async fn play(place: Place, request: &str) -> (Seen, Value) {
     let sink = log.sink();
     let (in_load, addresses) = (Arc::clone(&loads), Arc::default());
     let worker = Worker::new(settings, stamps, sink, meters, 0, in_load, addresses);
-    let parts = Rc::new(StackParts::new(Rc::new(worker)));
+    (Rc::new(worker), Bench { out, log, loads })
+}
 
-    let first = ask(&parts, place, request).await;
-    let second = ask(&parts, Place::Nowhere, "GET / HTTP/1.0\r\n\r\n").await;
-    assert!(second.text.ends_with("\r\n\r\nfirstsecond"), "{second:?}");
-    assert!(!second.reset);
-    assert_eq!(loads[0].requests(), 0, "in flight");
-    drop(parts);
-    log.finish();
-    let lines = out.0.lock().unwrap().clone();
-    let lines = String::from_utf8(lines).unwrap();
-    let lines: Vec<Value> = lines
-        .lines()
-        .map(|l| serde_json::from_str(l).unwrap())
-        .collect();
-    assert_eq!(lines.len(), 2, "{lines:#?}");
-    assert_eq!(lines[1]["outcome"], "complete");
-    (first, lines[0].clone())
+impl Bench {
+    /// All of the log. Nothing is in flight any more.
+    fn lines(self) -> Vec<Value> {
+        assert_eq!(self.loads[0].requests(), 0, "in flight");
+        self.log.finish();
+        let lines = String::from_utf8(self.out.0.lock().unwrap().clone()).unwrap();
+        let read = |line| serde_json::from_str(line).unwrap();
+        lines.lines().map(read).collect()
+    }
 }
 
 async fn ask(parts: &Rc<StackParts>, place: Place, request: &str) -> Seen {
@@ -258,6 +277,46 @@ fn a_panic_outside_of_every_layer_ends_its_connection_alone() {
     );
 }
 
+/// A panic in a `Drop` while the thread unwinds would end the process.
+#[test]
+fn what_is_recorded_while_a_panic_unwinds_is_recorded_once_and_panics_no_more() {
+    let (worker, bench) = bench();
+    let peer = "127.0.0.1:1".parse().unwrap();
+    let client = Rc::new(Client::new(peer, &worker.settings));
+    let request = Request::get("/v1/models")
+        .body(String::from("body"))
+        .unwrap();
+    let unwound = caught(|| {
+        let _ticket = Ticket::new(Rc::clone(&worker), Rc::clone(&client), &request);
+        panic!("with a request in hand");
+    });
+    assert!(unwound.is_none());
+    // And one that the connection holds, whose answer is whole.
+    let unwound = caught(|| {
+        let ticket = Ticket::new(Rc::clone(&worker), Rc::clone(&client), &request);
+        Box::new(ticket).completed();
+        let _connection = ConnectionEnds(&client);
+        panic!("with an answer in hand");
+    });
+    assert!(unwound.is_none());
+    drop((worker, client));
+    let lines = bench.lines();
+    assert_eq!(lines.len(), 2, "{lines:#?}");
+    for line in lines {
+        assert_eq!(line["outcome"], "internal", "{line}");
+        assert_eq!(line["url.path"], "/v1/models", "{line}");
+    }
+}
+
+/// Ends a connection when it is dropped, as its socket does.
+struct ConnectionEnds<'a>(&'a Client);
+
+impl Drop for ConnectionEnds<'_> {
+    fn drop(&mut self) {
+        self.0.connection_ended();
+    }
+}
+
 /// With `panic = "abort"` nothing could be caught.
 #[test]
 fn no_profile_turns_a_panic_into_the_end() {
@@ -297,7 +356,13 @@ async fn a_panic_in_the_requests_body_is_no_fault_of_the_clients_or_the_routers(
     let mut pool = Pool::new(target, limits);
     let request = Request::post("/").body(Guarded::new(Bad)).unwrap();
     let error = pool.call(request).await.err().unwrap();
-    let error = super::super::forward::explain(error);
+    let error = explain(
+        error,
+        HeadLimits {
+            fields: 100,
+            bytes: 1 << 16,
+        },
+    );
     assert_eq!((error.code(), error.status().as_u16()), ("internal", 500));
     // The router sees a request that ends short.
     let (mut far, _) = listener.accept().await.unwrap();
