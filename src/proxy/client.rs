@@ -72,6 +72,10 @@ pub struct Client {
     leaving: RefCell<Option<Box<Ticket>>>,
     /// Since when the kernel has taken nothing more: the peer does not read.
     stuck: Cell<Option<Instant>>,
+    /// Bytes that the kernel has taken.
+    sent: Cell<u64>,
+    /// The end of the connection would be taken for the end of the running answer.
+    until_close: Cell<bool>,
     reset_on_close: Cell<bool>,
 }
 
@@ -100,6 +104,8 @@ impl Client {
             flush_waiter: RefCell::new(None),
             leaving: RefCell::new(None),
             stuck: Cell::new(None),
+            sent: Cell::new(0),
+            until_close: Cell::new(false),
             reset_on_close: Cell::new(false),
         }
     }
@@ -124,6 +130,9 @@ impl Client {
         self.waiting.set((Waiting::Nothing, Instant::now()));
         self.more_came.set(false);
         self.body_left.set(has_body);
+        // Of who asks without a body hyper sees at once that it has left, but for a new connection, which
+        // is read before the kernel has reported on it; a body it reads when it is asked for.
+        self.probe.set(has_body || self.is_new());
         self.next_began
             .set(!has_body && !ends_a_head(self.tail.get()));
     }
@@ -222,6 +231,11 @@ impl Client {
         }
     }
 
+    /// Nothing has been answered on it.
+    pub(super) fn is_new(&self) -> bool {
+        self.sent.get() == 0
+    }
+
     /// Whether the socket is to be asked, once.
     pub(super) fn take_probe(&self) -> bool {
         self.probe.replace(false)
@@ -250,6 +264,7 @@ impl Client {
         }
         let whole = self.leaving.take();
         if let Some(ticket) = whole {
+            self.until_close.set(false);
             ticket.left();
         }
         // A request that came while the kernel took nothing is looked at now.
@@ -265,11 +280,17 @@ impl Client {
         }
     }
 
-    /// The kernel has taken something.
-    pub(super) fn bytes_left(&self) {
+    /// The kernel has taken so many bytes more.
+    pub(super) fn bytes_left(&self, count: usize) {
+        self.sent.set(self.sent.get() + count as u64);
         if self.stuck.get().is_some() {
             self.stuck.set(Some(Instant::now()));
         }
+    }
+
+    /// Bytes that the kernel has taken since the connection began, those of heads and framing too.
+    pub(super) fn sent(&self) -> u64 {
+        self.sent.get()
     }
 
     /// hyper has been given the last of an answer: its request ends when all of it has been handed to
@@ -317,13 +338,19 @@ impl Client {
         }
     }
 
-    /// The connection must not end cleanly, as its end would be taken for the body's.
+    /// The answer that begins ends with the connection (RFC 9112, 6.3): until all of it has left, the
+    /// connection must not end cleanly, whoever ends it.
+    pub(super) fn answers_until_close(&self) {
+        self.until_close.set(true);
+    }
+
+    /// The connection must not end cleanly, whatever runs on it.
     pub(super) fn reset_on_close(&self) {
         self.reset_on_close.set(true);
     }
 
     pub(super) fn must_reset(&self) -> bool {
-        self.reset_on_close.get()
+        self.reset_on_close.get() || self.until_close.get()
     }
 }
 

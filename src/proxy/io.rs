@@ -4,7 +4,8 @@
 use super::client::{Asked, Client};
 use socket2::SockRef;
 use std::future::Future as _;
-use std::io::{self, IoSlice};
+use std::io::{self, ErrorKind, IoSlice};
+use std::mem::MaybeUninit;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
@@ -75,8 +76,17 @@ impl ClientIo {
     fn parts(&mut self) -> io::Result<(Pin<&mut TcpStream>, &Client)> {
         match &mut self.stream {
             Some(stream) => Ok((Pin::new(stream), &self.client)),
-            None => Err(io::ErrorKind::NotConnected.into()),
+            None => Err(ErrorKind::NotConnected.into()),
         }
+    }
+}
+
+/// Of a new connection, whose first bytes are read before the kernel has reported anything: whether
+/// there is an end behind them.
+fn ends_already(stream: &TcpStream) -> bool {
+    match SockRef::from(stream).peek(&mut [MaybeUninit::uninit()]) {
+        Ok(count) => count == 0,
+        Err(error) => !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted),
     }
 }
 
@@ -92,7 +102,7 @@ fn peer_has_left(stream: &TcpStream) -> bool {
 fn wrote(client: &Client, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
     match &written {
         Poll::Pending => client.got_stuck(),
-        Poll::Ready(Ok(_)) => client.bytes_left(),
+        Poll::Ready(Ok(count)) => client.bytes_left(*count),
         Poll::Ready(Err(_)) => {}
     }
     written
@@ -143,7 +153,9 @@ impl AsyncWrite for ClientIo {
         ready!(stream.as_mut().poll_flush(cx))?;
         client.flushed();
         // hyper flushes at every turn, so this is where the socket can be asked.
-        if client.take_probe() && peer_has_left(&stream) {
+        if client.take_probe()
+            && (peer_has_left(&stream) || (client.is_new() && ends_already(&stream)))
+        {
             client.ask(Asked::Gone);
         }
         Poll::Ready(Ok(()))
@@ -174,19 +186,26 @@ impl Drop for ClientIo {
         let Some(stream) = self.stream.take() else {
             return;
         };
-        if self.client.must_reset() && tokio::runtime::Handle::try_current().is_ok() {
+        if self.client.must_reset() {
             reset(stream);
         }
     }
 }
 
 /// Ends a connection by RST, once what the kernel still holds has had its moment; at the latest when
-/// the worker ends. Called on a worker.
+/// the worker ends.
 pub(super) fn reset(stream: TcpStream) {
-    // With a linger of zero the kernel sends RST instead of FIN.
-    let _ = SockRef::from(&stream).set_linger(Some(Duration::ZERO));
+    close_by_reset(&stream);
+    if tokio::runtime::Handle::try_current().is_err() {
+        return;
+    }
     tokio::task::spawn_local(async move {
         tokio::time::sleep(BEFORE_RESET).await;
         drop(stream);
     });
+}
+
+/// However this socket is closed, the kernel sends RST instead of FIN.
+pub(super) fn close_by_reset(stream: &TcpStream) {
+    let _ = SockRef::from(stream).set_linger(Some(Duration::ZERO));
 }
