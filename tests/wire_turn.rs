@@ -12,8 +12,9 @@ mod support;
 use rustix::process::Signal as Unix;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Barrier;
+use std::time::Duration;
 use support::client::post;
-use support::{Client, Next, Setup, Upstream};
+use support::{Client, Next, Process, Setup, Upstream};
 
 const CHAT: &str = "/v1/chat/completions";
 
@@ -93,7 +94,7 @@ fn a_client_that_leaves_with_its_last_byte_has_asked() {
 }
 
 #[test]
-fn an_answer_before_a_long_body_says_that_its_connection_ends() {
+fn an_answer_before_the_body_says_that_its_connection_ends() {
     let mut kvgauge = Setup::new(nobody()).start();
     for (length, more) in [
         ("Content-Length: 1000000", ""),
@@ -117,12 +118,92 @@ fn an_answer_before_a_long_body_says_that_its_connection_ends() {
 }
 
 #[test]
-fn an_answer_before_a_short_body_leaves_its_connection_as_it_is() {
+fn an_old_client_is_not_promised_a_connection_that_ends() {
     let kvgauge = Setup::new(nobody()).start();
     let mut client = Client::connect(kvgauge.listen);
-    for _ in 0..3 {
-        let answer = client.send(post(CHAT, "", "{}")).response("POST");
-        assert_eq!(answer.status(), 502);
-        assert!(!answer.head.has("connection"), "{}", answer.head.text());
+    client.send(format!(
+        "POST {CHAT} HTTP/1.0\r\nConnection: keep-alive\r\nContent-Length: 9\r\n\r\n"
+    ));
+    let answer = client.response("POST");
+    assert_eq!(answer.status(), 502);
+    assert!(!answer.head.has("connection"), "{}", answer.head.text());
+    assert!(client.is_closed());
+}
+
+#[test]
+fn a_client_that_sends_all_before_it_reads_gets_an_early_answer() {
+    // The first answers and reads no more, the second leaves without a word.
+    for (says, status) in [
+        (&b"HTTP/1.1 401 No\r\nContent-Length: 2\r\n\r\nno"[..], 401),
+        (b"", 502),
+    ] {
+        let upstream = Upstream::new(move |connection| {
+            connection.request_head()?;
+            connection.send(says)?;
+            if says.is_empty() {
+                return Ok(Next::Close);
+            }
+            // It reads no more.
+            connection.pause(Duration::from_millis(500))?;
+            Ok(Next::Close)
+        });
+        let mut kvgauge = Setup::new(upstream.address()).start();
+        let process = Process::new(kvgauge.pid());
+        let body = vec![b'x'; 12 << 20];
+        let head = format!(
+            "POST {CHAT} HTTP/1.1\r\nHost: k\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        );
+        let call = || {
+            let mut client = Client::connect(kvgauge.listen);
+            client.patience(Duration::from_secs(10));
+            client.send(&head).send(&body);
+            assert_eq!(client.response("POST").status(), status);
+        };
+        call();
+        let descriptors = process.descriptors();
+        for _ in 0..8 {
+            call();
+        }
+        // Nothing of it is kept: no connection to the router, nor the client's.
+        support::eventually("all descriptors are back", || {
+            (process.descriptors() <= descriptors).then_some(())
+        });
+        assert_eq!(kvgauge.lines_to_the_end().len(), 9);
     }
+}
+
+#[test]
+fn a_client_that_leaves_is_seen_behind_whatever_came_with_its_request() {
+    let upstream = Upstream::new(|connection| {
+        connection.request()?;
+        connection.until_peer_leaves()?;
+        Ok(Next::Close)
+    });
+    let kvgauge = Setup::new(upstream.address()).start();
+    for (n, behind) in [
+        "",
+        "\r\n",
+        "GET / HTTP/1.1\r\n",
+        "GET / HTTP/1.1\r\nHost: k\r\n\r\n",
+    ]
+    .iter()
+    .enumerate()
+    {
+        for (m, request) in [
+            "GET / HTTP/1.1\r\nHost: k\r\n".to_owned() + "x-request-id: ID\r\n\r\n",
+            post(CHAT, "x-request-id: ID\r\n", "{}"),
+        ]
+        .iter()
+        .enumerate()
+        {
+            let id = format!("gone-{n}-{m}");
+            let mut client = Client::connect(kvgauge.listen);
+            client.send(request.replace("ID", &id) + behind);
+            upstream.request(2 * n + m + 1);
+            client.close();
+            assert_eq!(kvgauge.line_of(&id)["outcome"], "client_gone");
+        }
+    }
+    upstream.none_open(Duration::from_secs(5));
 }

@@ -8,30 +8,35 @@
 //! Where the target is a name, a connection to an address that it does not have any more is not used
 //! again (`moved.rs`).
 //!
-//! A request is sent again only where hyper hands it back untouched, which it does when nothing of
-//! it was written. What may have reached the peer is never replayed.
+//! A request is sent again only where nothing of it was written, since a kept connection turned out to
+//! be closed. What may have reached the peer is never replayed.
 //!
 //! A connection whose peer has answered with 101 is no HTTP connection any more: it leaves the pool
 //! as [`Switched`].
 
-use super::read_on::ReadOn;
+mod body;
+
+use super::http1::{Answer, Broken, Connection, Limits, Outgoing};
 use super::{Addresses, Connect, DialError, Plain};
 use crate::config::Target;
+use body::Lease;
+pub use body::PooledBody;
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
-use http_body::{Body, Frame, SizeHint};
-use hyper::body::Incoming;
-use hyper::client::conn::http1::{self, SendRequest};
-use hyper::upgrade::OnUpgrade;
-use hyper_util::rt::TokioIo;
+use http_body::Body;
+use std::any::Any;
 use std::cell::RefCell;
-use std::future::Future;
+use std::error::Error;
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::marker::PhantomData;
 use std::net::IpAddr;
 use std::pin::Pin;
-use std::rc::{Rc, Weak};
-use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
 /// What bounds a [`Pool`].
@@ -47,7 +52,7 @@ pub struct PoolLimits {
     pub max_idle: usize,
     /// Header fields of a response.
     pub header_fields: usize,
-    /// Bytes of a response head, and of one read of a body.
+    /// Bytes of a response head.
     pub header_bytes: usize,
 }
 
@@ -59,7 +64,7 @@ pub enum PoolError<E = DialError> {
     Dial(E),
     /// The peer closed or reset before a whole response head, or sent something that is not HTTP.
     #[error("{0}")]
-    Broken(hyper::Error),
+    Broken(Broken),
 }
 
 /// When a request went out and its response head came in; stands in a response's extensions.
@@ -72,24 +77,34 @@ pub struct Sent {
 }
 
 /// The connection that a 101 came on; stands in that response's extensions. Dropped, it is closed.
-#[derive(Clone, Debug)]
-pub struct Switched(OnUpgrade);
+#[derive(Clone)]
+pub struct Switched(Arc<Mutex<Option<Socket>>>);
+
+/// A stream, and what came behind the head.
+type Socket = (Box<dyn Any + Send>, Bytes);
 
 /// See the [module](self) description. Clones share their connections.
-pub struct Pool<B, C = Plain> {
-    shared: Rc<Shared<B, C>>,
+pub struct Pool<B, C: Connect = Plain> {
+    shared: Rc<Shared<C>>,
+    bodies: PhantomData<fn(B)>,
 }
 
-struct Shared<B, C> {
+struct Shared<C: Connect> {
     target: Target,
     connect: C,
     limits: PoolLimits,
-    idle: RefCell<Vec<Connection<B>>>,
+    idle: RefCell<Vec<Kept<C::Stream>>>,
     addresses: Arc<Addresses>,
 }
 
-struct Connection<B> {
-    sender: SendRequest<B>,
+/// A connection that waits for its next request, or is on loan.
+struct Kept<S> {
+    connection: Connection<S>,
+    about: About,
+}
+
+#[derive(Clone, Copy)]
+struct About {
     peer: Option<IpAddr>,
     born: Instant,
     idle_since: Instant,
@@ -111,7 +126,7 @@ impl<B> Pool<B> {
     }
 }
 
-impl<B, C> Pool<B, C> {
+impl<B, C: Connect> Pool<B, C> {
     /// A pool without connections, which are opened by `connect`.
     #[must_use]
     pub fn by(connect: C, target: Target, limits: PoolLimits) -> Pool<B, C> {
@@ -132,6 +147,7 @@ impl<B, C> Pool<B, C> {
                 idle: RefCell::new(Vec::new()),
                 addresses,
             }),
+            bodies: PhantomData,
         }
     }
 
@@ -152,11 +168,11 @@ impl<B, C> Pool<B, C> {
     pub fn sweep(&self, now: Instant) {
         let shared = &self.shared;
         let mut idle = shared.idle.borrow_mut();
-        idle.retain(|c| shared.usable(c, now));
+        idle.retain_mut(|kept| shared.usable(kept, now));
     }
 }
 
-impl<B, C> Pool<B, C> {
+impl<B, C: Connect> Pool<B, C> {
     /// Looks in the background, now and then, whether the target's name has moved; the next sweep closes
     /// what waits where it is not any more. Call it often, within a tokio `LocalRuntime` or `LocalSet`.
     pub fn follow(&self, now: Instant) {
@@ -168,10 +184,11 @@ impl<B, C> Pool<B, C> {
     }
 }
 
-impl<B, C> Clone for Pool<B, C> {
+impl<B, C: Connect> Clone for Pool<B, C> {
     fn clone(&self) -> Self {
         Pool {
             shared: Rc::clone(&self.shared),
+            bodies: PhantomData,
         }
     }
 }
@@ -179,7 +196,7 @@ impl<B, C> Clone for Pool<B, C> {
 impl<B, C> tower::Service<Request<B>> for Pool<B, C>
 where
     B: Body<Data = Bytes> + 'static,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    B::Error: Into<Box<dyn Error + Send + Sync>>,
     C: Connect + 'static,
 {
     type Response = Response<PooledBody<B, C>>;
@@ -197,121 +214,100 @@ where
 }
 
 async fn exchange<B, C>(
-    shared: Rc<Shared<B, C>>,
-    mut request: Request<B>,
+    shared: Rc<Shared<C>>,
+    request: Request<B>,
 ) -> Result<Response<PooledBody<B, C>>, PoolError<C::Error>>
 where
     B: Body<Data = Bytes> + 'static,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-    C: Connect,
+    B::Error: Into<Box<dyn Error + Send + Sync>>,
+    C: Connect + 'static,
 {
+    let mut outgoing = Box::new(Outgoing::new(request));
+    let limits = Limits {
+        fields: shared.limits.header_fields,
+        head_bytes: shared.limits.header_bytes,
+    };
     loop {
-        let (mut connection, reused) = match shared.take_idle() {
-            Some(connection) => (connection, true),
+        let (kept, reused) = match shared.take_idle() {
+            Some(kept) => (kept, true),
             None => (shared.connect().await?, false),
         };
+        let Kept {
+            mut connection,
+            about,
+        } = kept;
         let sent = Instant::now();
-        match connection.sender.try_send_request(request).await {
-            Ok(response) => {
-                let answered = Instant::now();
-                let (mut parts, incoming) = response.into_parts();
-                parts.extensions.insert(Sent { sent, answered });
-                let body = if parts.status == StatusCode::SWITCHING_PROTOCOLS {
-                    if let Some(upgrade) = parts.extensions.remove::<OnUpgrade>() {
-                        parts.extensions.insert(Switched(upgrade));
-                    }
-                    PooledBody {
-                        incoming,
-                        lease: None,
-                    }
-                } else {
-                    PooledBody::new(incoming, connection, Rc::downgrade(&shared))
-                };
-                return Ok(Response::from_parts(parts, body));
-            }
-            Err(mut error) => match error.take_message() {
-                // Only a kept connection can be closed by the peer before anything was written, and
-                // each round uses one up, so this ends.
-                Some(untouched) if reused => request = untouched,
-                _ => return Err(PoolError::Broken(error.into_error())),
-            },
+        let head = poll_fn(|cx| connection.poll_exchange(&mut outgoing, &limits, cx)).await;
+        let head = match head {
+            Ok(head) => head,
+            // Only a kept connection can be closed by the peer before anything was written, and each
+            // round uses one up, so this ends.
+            Err(Broken::Io(_) | Broken::Ended(_)) if reused && !outgoing.is_written() => continue,
+            Err(error) => return Err(PoolError::Broken(error)),
+        };
+        let answered = Instant::now();
+        let mut parts = head.parts;
+        parts.extensions.insert(Sent { sent, answered });
+        if parts.status == StatusCode::SWITCHING_PROTOCOLS {
+            parts.extensions.insert(Switched::new(connection));
+            return Ok(Response::from_parts(parts, PooledBody::over()));
         }
+        let upload = (!outgoing.is_out()).then_some(outgoing);
+        let answer = Answer::new(connection, head.decoder, head.keeps_alive, upload);
+        let lease = Lease {
+            about,
+            pool: Rc::downgrade(&shared),
+        };
+        return Ok(Response::from_parts(parts, PooledBody::new(answer, lease)));
     }
 }
 
 // === impl Shared ===
 
-impl<B, C> Shared<B, C> {
-    fn usable(&self, connection: &Connection<B>, now: Instant) -> bool {
-        connection.usable(now, &self.limits) && self.addresses.has(connection.peer)
+impl<C: Connect> Shared<C> {
+    fn usable(&self, kept: &mut Kept<C::Stream>, now: Instant) -> bool {
+        kept.about.is_young(now, &self.limits)
+            && self.addresses.has(kept.about.peer)
+            && kept.connection.is_quiet()
     }
 
-    fn take_idle(&self) -> Option<Connection<B>> {
+    fn take_idle(&self) -> Option<Kept<C::Stream>> {
         self.addresses.used();
         let mut idle = self.idle.borrow_mut();
-        if idle.is_empty() {
-            return None;
-        }
+        let mut kept = idle.pop()?;
         let now = Instant::now();
-        let mut at = idle.len();
-        while at > 0 {
-            at -= 1;
-            if !self.usable(&idle[at], now) {
-                idle.remove(at);
-            } else if idle[at].sender.is_ready() {
-                return Some(idle.remove(at));
-            }
-            // Else the exchange before is not quite over (its request is still being sent).
+        while !self.usable(&mut kept, now) {
+            kept = idle.pop()?;
         }
-        None
+        Some(kept)
     }
 
-    fn put_back(&self, mut connection: Connection<B>) {
+    fn put_back(&self, mut kept: Kept<C::Stream>) {
         self.addresses.used();
-        if connection.sender.is_closed()
-            || self.limits.max_idle == 0
-            || !self.addresses.has(connection.peer)
-        {
+        if self.limits.max_idle == 0 || !self.addresses.has(kept.about.peer) {
             return;
         }
         let mut idle = self.idle.borrow_mut();
         if idle.len() >= self.limits.max_idle {
             idle.remove(0);
         }
-        connection.idle_since = Instant::now();
-        idle.push(connection);
+        kept.about.idle_since = Instant::now();
+        idle.push(kept);
     }
-}
 
-impl<B, C> Shared<B, C>
-where
-    B: Body<Data = Bytes> + 'static,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-    C: Connect,
-{
-    async fn connect(&self) -> Result<Connection<B>, PoolError<C::Error>> {
-        let limits = &self.limits;
-        let connect = self.connect.connect(&self.target, limits.connect);
+    async fn connect(&self) -> Result<Kept<C::Stream>, PoolError<C::Error>> {
+        let connect = self.connect.connect(&self.target, self.limits.connect);
         let stream = connect.await.map_err(PoolError::Dial)?;
         let peer = C::peer(&stream);
         self.addresses.dialled(peer);
-        let (sender, connection) = http1::Builder::new()
-            .max_headers(limits.header_fields)
-            .max_header_size(limits.header_bytes)
-            .max_buf_size(limits.header_bytes.max(MIN_BUFFER))
-            .handshake(TokioIo::new(ReadOn::new(stream)))
-            .await
-            .map_err(PoolError::Broken)?;
-        // Its errors reach whoever waits for the response.
-        tokio::task::spawn_local(async move {
-            let _ = connection.with_upgrades().await;
-        });
         let now = Instant::now();
-        Ok(Connection {
-            sender,
-            peer,
-            born: now,
-            idle_since: now,
+        Ok(Kept {
+            connection: Connection::new(stream),
+            about: About {
+                peer,
+                born: now,
+                idle_since: now,
+            },
         })
     }
 }
@@ -319,91 +315,41 @@ where
 // === impl Switched ===
 
 impl Switched {
+    fn new<S>(connection: Connection<S>) -> Switched
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let (stream, came) = connection.into_parts();
+        let stream: Box<dyn Any + Send> = Box::new(stream);
+        Switched(Arc::new(Mutex::new(Some((stream, came.freeze())))))
+    }
+
     /// The socket, and the bytes that came behind the 101's head. `None` when it is not one of
     /// [`Plain`], or has been taken.
-    pub async fn into_tcp(self) -> Option<(TcpStream, Bytes)> {
-        let upgraded = self.0.await.ok()?;
-        let parts = upgraded.downcast::<TokioIo<ReadOn<TcpStream>>>().ok()?;
-        Some((parts.io.into_inner().into_inner(), parts.read_buf))
+    #[must_use]
+    pub fn into_tcp(self) -> Option<(TcpStream, Bytes)> {
+        let mut place = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (stream, came) = place.take()?;
+        let stream = stream.downcast::<TcpStream>().ok()?;
+        Some((*stream, came))
+    }
+}
+
+impl fmt::Debug for Switched {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Switched")
     }
 }
 
 /// The least that hyper accepts for its buffers, in bytes.
 pub const MIN_BUFFER: usize = 8192;
 
-// === impl Connection ===
+// === impl About ===
 
-impl<B> Connection<B> {
-    fn usable(&self, now: Instant, limits: &PoolLimits) -> bool {
-        !self.sender.is_closed()
-            && now.saturating_duration_since(self.idle_since) < limits.idle
+impl About {
+    fn is_young(&self, now: Instant, limits: &PoolLimits) -> bool {
+        now.saturating_duration_since(self.idle_since) < limits.idle
             && now.saturating_duration_since(self.born) < limits.max_age
-    }
-}
-
-/// A response body that gives its connection back when it has ended. Dropped before that, it takes
-/// the connection with it, so that the peer learns at once that nobody listens.
-pub struct PooledBody<B, C = Plain> {
-    incoming: Incoming,
-    lease: Option<Lease<B, C>>,
-}
-
-/// A connection that is on loan, and where it belongs.
-struct Lease<B, C> {
-    connection: Connection<B>,
-    pool: Weak<Shared<B, C>>,
-}
-
-impl<B, C> PooledBody<B, C> {
-    fn new(incoming: Incoming, connection: Connection<B>, pool: Weak<Shared<B, C>>) -> Self {
-        let mut body = PooledBody {
-            incoming,
-            lease: Some(Lease { connection, pool }),
-        };
-        if body.incoming.is_end_stream() {
-            body.give_back();
-        }
-        body
-    }
-
-    fn give_back(&mut self) {
-        if let Some(lease) = self.lease.take()
-            && let Some(pool) = lease.pool.upgrade()
-        {
-            pool.put_back(lease.connection);
-        }
-    }
-}
-
-impl<B, C> Unpin for PooledBody<B, C> {}
-
-impl<B, C> Body for PooledBody<B, C> {
-    type Data = Bytes;
-    type Error = hyper::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let frame = ready!(Pin::new(&mut self.incoming).poll_frame(cx));
-        // After trailers, and after the last frame of an exact length, nobody polls again.
-        let last = match &frame {
-            Some(Ok(frame)) => frame.is_trailers(),
-            Some(Err(_)) => false,
-            None => true,
-        };
-        if last || self.incoming.is_end_stream() {
-            self.give_back();
-        }
-        Poll::Ready(frame)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.incoming.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.incoming.size_hint()
     }
 }
 

@@ -1,12 +1,15 @@
 //! One client connection as the layers and the sweeper see it.
 
+use super::io::{ends_already, peer_has_left};
 use super::ticket::Ticket;
 use crate::config::{Audience, Settings};
 use ipnet::IpNet;
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
+use std::rc::{Rc, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
+use tokio::net::TcpStream;
 
 /// What a connection waits for; the sweeper holds it to its limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,16 +58,13 @@ pub struct Client {
     pub sees_kv: bool,
     waiting: Cell<(Waiting, Instant)>,
     asked: Cell<Asked>,
-    /// Bytes came while a request ran: its body's, or something behind it that hides the peer's leaving.
-    more_came: Cell<bool>,
     /// Bytes of the request's body are still to come.
     body_left: Cell<bool>,
     /// The next request's head has begun to come while this one runs.
     next_began: Cell<bool>,
     /// The last bytes that came.
     tail: Cell<[u8; TAIL]>,
-    /// The socket is to be asked whether the peer has left.
-    probe: Cell<bool>,
+    socket: RefCell<Weak<TcpStream>>,
     connection: RefCell<Option<Waker>>,
     flushes: Cell<u64>,
     flush_waiter: RefCell<Option<Waker>>,
@@ -94,11 +94,10 @@ impl Client {
             },
             waiting: Cell::new((Waiting::FirstByte, Instant::now())),
             asked: Cell::new(Asked::Nothing),
-            more_came: Cell::new(false),
             body_left: Cell::new(false),
             next_began: Cell::new(false),
             tail: Cell::new([0; TAIL]),
-            probe: Cell::new(false),
+            socket: RefCell::default(),
             connection: RefCell::new(None),
             flushes: Cell::new(0),
             flush_waiter: RefCell::new(None),
@@ -128,13 +127,11 @@ impl Client {
     /// pipelining) and says nothing of it, but without a body the blank line would be the last thing.
     pub(super) fn request_began(&self, has_body: bool) {
         self.waiting.set((Waiting::Nothing, Instant::now()));
-        self.more_came.set(false);
         self.body_left.set(has_body);
-        // Of who asks without a body hyper sees at once that it has left, but for a new connection, which
-        // is read before the kernel has reported on it; a body it reads when it is asked for.
-        self.probe.set(has_body || self.is_new());
         self.next_began
             .set(!has_body && !ends_a_head(self.tail.get()));
+        // Who has left already is no work for the router.
+        self.look_for_peer();
     }
 
     /// What comes from now on is no HTTP.
@@ -187,7 +184,6 @@ impl Client {
                 self.waiting.set((Waiting::Head, Instant::now()));
             }
             Waiting::Nothing => {
-                self.more_came.set(true);
                 // A stray line end is no head (RFC 9112, 2.2).
                 if !self.body_left.get() && bytes.iter().any(|b| !matches!(b, b'\r' | b'\n')) {
                     self.next_began.set(true);
@@ -222,23 +218,26 @@ impl Client {
 
     // === whether the peer is still there ===
 
-    /// hyper reads on while a request runs, and so sees the peer leave, until a byte comes that it has
-    /// to keep (RFC 9112, 9.3.2: pipelining). Then the socket has to be asked.
+    pub(super) fn connected(&self, socket: &Rc<TcpStream>) {
+        self.socket.replace(Rc::downgrade(socket));
+    }
+
+    /// Whether the peer has left while a request runs. hyper reads on meanwhile, and so sees it, but not
+    /// behind a byte that it has to keep (RFC 9112, 9.3.2: pipelining) or a body that nobody takes.
+    fn has_left(&self) -> bool {
+        let socket = self.socket.borrow().upgrade();
+        // Of a new connection the kernel has reported nothing when its first bytes are read.
+        let is_new = self.sent() == 0;
+        self.waiting() == Waiting::Nothing
+            && socket
+                .is_some_and(|socket| peer_has_left(&socket) || (is_new && ends_already(&socket)))
+    }
+
+    /// Asks the socket, which hyper does not, whether the peer has left.
     pub fn look_for_peer(&self) {
-        if self.more_came.get() && self.waiting() == Waiting::Nothing {
-            self.probe.set(true);
-            self.wake();
+        if self.has_left() {
+            self.ask(Asked::Gone);
         }
-    }
-
-    /// Nothing has been answered on it.
-    pub(super) fn is_new(&self) -> bool {
-        self.sent.get() == 0
-    }
-
-    /// Whether the socket is to be asked, once.
-    pub(super) fn take_probe(&self) -> bool {
-        self.probe.replace(false)
     }
 
     pub(super) fn poll_asked(&self, cx: &Context<'_>) -> Asked {

@@ -4,12 +4,11 @@ use super::error::{BodyError, BoxError, ProxyError, Retry, Stage, Who};
 use super::framing;
 use super::guard::{Guarded, Panicked};
 use super::upgrade::Offer;
-use crate::net::{DialError, PoolError};
+use crate::net::{Broken, DialError, PoolError};
 use http::{HeaderMap, Request, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 use std::borrow::Cow;
-use std::error::Error;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -88,14 +87,14 @@ pub(super) fn explain(error: PoolError) -> ProxyError {
             );
             ProxyError::upstream(stage, Retry::Safe, message)
         }
-        PoolError::Broken(error) if error.is_user() && has_panicked(&error) => {
+        PoolError::Broken(Broken::RequestBody(error)) if error.is::<Panicked>() => {
             ProxyError::internal()
         }
-        PoolError::Broken(error) if error.is_user() => ProxyError::refused(
+        PoolError::Broken(Broken::RequestBody(_)) => ProxyError::refused(
             Stage::RequestBody,
             "the request's body is malformed or broke off: see the client's framing",
         ),
-        PoolError::Broken(error) if error.is_parse_too_large() => {
+        PoolError::Broken(Broken::HeadTooLarge) => {
             let message = "the router's answer has a head over limits.header_fields or limits.header_bytes: raise them if it is right".to_owned();
             ProxyError::upstream(Stage::ResponseHead, Retry::Unsafe, message)
         }
@@ -106,11 +105,6 @@ pub(super) fn explain(error: PoolError) -> ProxyError {
             ProxyError::upstream(Stage::ResponseHead, Retry::Unsafe, message)
         }
     }
-}
-
-/// hyper names what a request's body failed with as its own error's source.
-fn has_panicked(error: &hyper::Error) -> bool {
-    error.source().is_some_and(<dyn Error>::is::<Panicked>)
 }
 
 // === impl ResponseFuture ===

@@ -1,11 +1,12 @@
 //! The client's socket, with an eye on what comes and goes: the sweeper needs to know when bytes
 //! arrived, a broken answer needs to know that what was read before has left.
 
-use super::client::{Asked, Client};
+use super::client::Client;
 use socket2::SockRef;
 use std::future::Future as _;
 use std::io::{self, ErrorKind, IoSlice};
 use std::mem::MaybeUninit;
+use std::net::Shutdown;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
@@ -23,7 +24,7 @@ const LINGER: (Duration, usize) = (Duration::from_secs(5), 64 << 20);
 
 /// See the [module](self) description.
 pub struct ClientIo {
-    stream: Option<TcpStream>,
+    stream: Option<Rc<TcpStream>>,
     client: Rc<Client>,
     linger: Linger,
 }
@@ -40,6 +41,8 @@ impl ClientIo {
     /// Wraps an accepted socket.
     #[must_use]
     pub fn new(stream: TcpStream, client: Rc<Client>) -> ClientIo {
+        let stream = Rc::new(stream);
+        client.connected(&stream);
         ClientIo {
             stream: Some(stream),
             client,
@@ -49,20 +52,20 @@ impl ClientIo {
 
     /// The socket alone, when what comes is no HTTP any more.
     pub(super) fn into_stream(mut self) -> Option<TcpStream> {
-        self.stream.take()
+        self.stream.take().and_then(Rc::into_inner)
     }
 
     /// Takes what still comes of a body that nobody wants, until the client has seen the answer and
     /// closes: bytes that arrive at a closed socket are answered by RST, which may cost the client the
     /// answer (RFC 9112, 9.6).
     fn poll_linger(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let (Linger::Until(end, left), Some(stream)) = (&mut self.linger, &mut self.stream) else {
+        let (Linger::Until(end, left), Some(stream)) = (&mut self.linger, &self.stream) else {
             return Poll::Ready(());
         };
         let mut piece = [0; 8192];
         while end.as_mut().poll(cx).is_pending() {
             let mut piece = ReadBuf::new(&mut piece);
-            let read = ready!(Pin::new(&mut *stream).poll_read(cx, &mut piece));
+            let read = ready!(poll_read(stream, cx, &mut piece));
             let taken = piece.filled().len();
             if read.is_err() || taken == 0 || taken >= *left {
                 break;
@@ -73,9 +76,9 @@ impl ClientIo {
         Poll::Ready(())
     }
 
-    fn parts(&mut self) -> io::Result<(Pin<&mut TcpStream>, &Client)> {
-        match &mut self.stream {
-            Some(stream) => Ok((Pin::new(stream), &self.client)),
+    fn parts(&self) -> io::Result<(&TcpStream, &Client)> {
+        match &self.stream {
+            Some(stream) => Ok((stream, &self.client)),
             None => Err(ErrorKind::NotConnected.into()),
         }
     }
@@ -83,7 +86,7 @@ impl ClientIo {
 
 /// Of a new connection, whose first bytes are read before the kernel has reported anything: whether
 /// there is an end behind them.
-fn ends_already(stream: &TcpStream) -> bool {
+pub(super) fn ends_already(stream: &TcpStream) -> bool {
     match SockRef::from(stream).peek(&mut [MaybeUninit::uninit()]) {
         Ok(count) => count == 0,
         Err(error) => !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted),
@@ -91,12 +94,40 @@ fn ends_already(stream: &TcpStream) -> bool {
 }
 
 /// By the readiness that the kernel reported, without reading: FIN and RST both close the read side.
-fn peer_has_left(stream: &TcpStream) -> bool {
+pub(super) fn peer_has_left(stream: &TcpStream) -> bool {
     let ready = pin!(stream.ready(Interest::READABLE));
     matches!(
         ready.poll(&mut Context::from_waker(Waker::noop())),
         Poll::Ready(Ok(ready)) if ready.is_read_closed()
     )
+}
+
+fn poll_read(
+    stream: &TcpStream,
+    cx: &mut Context<'_>,
+    room: &mut ReadBuf<'_>,
+) -> Poll<io::Result<()>> {
+    loop {
+        ready!(stream.poll_read_ready(cx))?;
+        match stream.try_read_buf(room) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            read => return Poll::Ready(read.map(|_| ())),
+        }
+    }
+}
+
+fn poll_write(
+    stream: &TcpStream,
+    cx: &mut Context<'_>,
+    write: impl Fn() -> io::Result<usize>,
+) -> Poll<io::Result<usize>> {
+    loop {
+        ready!(stream.poll_write_ready(cx))?;
+        match write() {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            written => return Poll::Ready(written),
+        }
+    }
 }
 
 fn wrote(client: &Client, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
@@ -110,13 +141,13 @@ fn wrote(client: &Client, written: Poll<io::Result<usize>>) -> Poll<io::Result<u
 
 impl AsyncRead for ClientIo {
     fn poll_read(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let (stream, client) = self.parts()?;
         let before = buf.filled().len();
-        ready!(stream.poll_read(cx, buf))?;
+        ready!(poll_read(stream, cx, buf))?;
         match buf.filled().get(before..) {
             None | Some([]) => {}
             Some(bytes) => client.bytes_arrived(bytes),
@@ -127,37 +158,31 @@ impl AsyncRead for ClientIo {
 
 impl AsyncWrite for ClientIo {
     fn poll_write(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
         let (stream, client) = self.parts()?;
-        wrote(client, stream.poll_write(cx, buf))
+        wrote(client, poll_write(stream, cx, || stream.try_write(buf)))
     }
 
     fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let (stream, client) = self.parts()?;
-        wrote(client, stream.poll_write_vectored(cx, bufs))
+        let written = poll_write(stream, cx, || stream.try_write_vectored(bufs));
+        wrote(client, written)
     }
 
     fn is_write_vectored(&self) -> bool {
         true
     }
 
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let (mut stream, client) = self.parts()?;
-        ready!(stream.as_mut().poll_flush(cx))?;
-        client.flushed();
-        // hyper flushes at every turn, so this is where the socket can be asked.
-        if client.take_probe()
-            && (peer_has_left(&stream) || (client.is_new() && ends_already(&stream)))
-        {
-            client.ask(Asked::Gone);
-        }
+    /// A socket holds nothing back; hyper flushes when it has written all that it had.
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.client.flushed();
         Poll::Ready(Ok(()))
     }
 
@@ -168,7 +193,13 @@ impl AsyncWrite for ClientIo {
             return Poll::Ready(Ok(()));
         }
         if is_new {
-            ready!(stream.poll_shutdown(cx))?;
+            match SockRef::from(stream).shutdown(Shutdown::Write) {
+                Err(error) if error.kind() != ErrorKind::NotConnected => {
+                    return Poll::Ready(Err(error));
+                }
+                // The peer has ended it already.
+                _ => {}
+            }
             let has_body_left = client.has_body_left();
             self.linger = if has_body_left {
                 Linger::Until(Box::pin(tokio::time::sleep(LINGER.0)), LINGER.1)
@@ -186,7 +217,9 @@ impl Drop for ClientIo {
         let Some(stream) = self.stream.take() else {
             return;
         };
-        if self.client.must_reset() {
+        if self.client.must_reset()
+            && let Some(stream) = Rc::into_inner(stream)
+        {
             reset(stream);
         }
     }

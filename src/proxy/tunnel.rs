@@ -109,7 +109,7 @@ impl Opening {
         let Opening { mut ticket, router } = self;
         client.tunnel_began();
         let near_unended = Unended(Some(&stream));
-        let Some((router, first)) = router.into_tcp().await else {
+        let Some((router, first)) = router.into_tcp() else {
             ticket.end(Outcome::UpstreamAborted, Some("upstream_aborted"));
             drop(near_unended);
             return reset(stream);

@@ -8,9 +8,8 @@ use super::client::{Asked, Client};
 use super::headers::holds_any;
 use super::tunnel::Handover;
 use super::worker::{Phase, Worker};
-use http::header::{CONNECTION, EXPECT, UPGRADE};
+use http::header::{CONNECTION, UPGRADE};
 use http::{HeaderValue, Request, Response, StatusCode, Version};
-use http_body::Body;
 use pin_project_lite::pin_project;
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
@@ -18,9 +17,6 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use tower::Service;
-
-/// The longest body that is expected to have come with its head, in bytes.
-const SHORT: u64 = 16 << 10;
 
 /// What a connection's requests share.
 #[derive(Clone)]
@@ -39,7 +35,6 @@ pin_project! {
         answer: Begun<F>,
         turns: Turns,
         version: Version,
-        is_short: bool,
     }
 }
 
@@ -59,10 +54,9 @@ impl Turns {
     pub(super) fn begin<S, B>(&self, mut stack: S, request: Request<B>) -> Turn<S::Future>
     where
         S: Service<Request<B>, Future: 'static> + 'static,
-        B: Body + 'static,
+        B: 'static,
     {
         let version = request.version();
-        let is_short = is_short(&request);
         let answer = if self.client.all_has_left() {
             self.looks_at(&request);
             Begun::Now {
@@ -81,7 +75,6 @@ impl Turns {
             answer,
             turns: self.clone(),
             version,
-            is_short,
         }
     }
 
@@ -97,30 +90,28 @@ impl Turns {
     /// What ends its connection says so, so that no client sends a request into one that is being
     /// closed: on the way out each answer, and one that is there before the request's body, of which
     /// hyper takes no more than has come already.
-    fn answers<R>(&self, response: &mut Response<R>, version: Version, is_short: bool) {
+    fn answers<R>(&self, response: &mut Response<R>, version: Version) {
         let switched = response.status() == StatusCode::SWITCHING_PROTOCOLS;
         self.handover.set_may_come(switched);
-        let is_early = !is_short && self.client.has_body_left();
         if self.leaving() {
             // An answer that is there at once is written before hyper has been told.
             self.client.ask(Asked::Finish);
         }
         // A 101's `Connection` has another thing to say, and it is the last one by itself.
-        if (self.leaving() || is_early) && version == Version::HTTP_11 && !switched {
-            let close = HeaderValue::from_static("close");
-            response.headers_mut().insert(CONNECTION, close);
+        if (self.leaving() || self.client.has_body_left()) && !switched {
+            if version == Version::HTTP_11 {
+                let close = HeaderValue::from_static("close");
+                response.headers_mut().insert(CONNECTION, close);
+            } else {
+                // An answer of this version tells hyper not to promise `keep-alive` (RFC 9112, 9.3).
+                *response.version_mut() = Version::HTTP_10;
+            }
         }
     }
 
     fn leaving(&self) -> bool {
         self.worker.phase() >= Phase::Leaving
     }
-}
-
-/// Who asks for leave sends nothing of a body before it.
-fn is_short<B: Body>(request: &Request<B>) -> bool {
-    let length = request.body().size_hint().exact();
-    length.is_some_and(|length| length <= SHORT) && !holds_any(request.headers(), &[EXPECT])
 }
 
 // === impl Turn ===
@@ -133,12 +124,15 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
+        if this.turns.client.asked() == Asked::Gone {
+            // It ends with this turn, before anything of it has been sent on.
+            return Poll::Pending;
+        }
         let Ok(mut response) = ready!(match this.answer.project() {
             BegunProj::Now { answer } => answer.poll(cx),
             BegunProj::Later { answer } => answer.as_mut().poll(cx),
         });
-        this.turns
-            .answers(&mut response, *this.version, *this.is_short);
+        this.turns.answers(&mut response, *this.version);
         Poll::Ready(Ok(response))
     }
 }

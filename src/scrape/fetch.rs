@@ -5,8 +5,8 @@ use crate::config::{Scrape, Target};
 use crate::exposition::PageError;
 use crate::kv::FailureReason;
 use crate::net::{
-    Bearer, ConnectError, DialError, Keeper, MaybeTls, Pool, PoolError, PoolLimits, PooledBody,
-    TlsError, Trust, Trusts, caused_by,
+    Bearer, Broken, ConnectError, DialError, Keeper, MaybeTls, Pool, PoolError, PoolLimits,
+    PooledBody, TlsError, Trust, Trusts, caused_by,
 };
 use bytes::Bytes;
 use http::header::{
@@ -429,15 +429,14 @@ async fn asks_for_tls(body: &mut AnswerBody) -> bool {
         .any(|words| memchr::memmem::find(text, words).is_some())
 }
 
-fn broken(error: &hyper::Error) -> Failed {
+fn broken(error: &Broken) -> Failed {
     if let Some(error) = TlsError::at_the_bottom_of(error) {
-        Failed::Tls(error)
-    } else if error.is_parse() && !error.is_parse_too_large() {
-        Failed::NotHttp(error.to_string())
-    } else if caused_by(error, &[ErrorKind::ConnectionReset]) {
-        Failed::Reset(error.to_string())
-    } else {
-        Failed::Broken(error.to_string())
+        return Failed::Tls(error);
+    }
+    match error {
+        Broken::NotHttp(_) => Failed::NotHttp(error.to_string()),
+        _ if caused_by(error, &[ErrorKind::ConnectionReset]) => Failed::Reset(error.to_string()),
+        _ => Failed::Broken(error.to_string()),
     }
 }
 

@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "both ends are the test's own")]
 
 use super::*;
+use http_body::Frame;
 use http_body_util::{BodyExt as _, Full};
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -102,7 +103,11 @@ async fn exchange_one(pool: &mut TestPool<Full<Bytes>>, pipes: &Pipes) -> Duplex
     far
 }
 
-async fn read<B>(answer: Response<PooledBody<B, Pipes>>) {
+async fn read<B>(answer: Response<PooledBody<B, Pipes>>)
+where
+    B: Body<Data = Bytes> + 'static,
+    B::Error: Into<Box<dyn Error + Send + Sync>>,
+{
     let body = answer.into_body().collect().await.unwrap();
     assert_eq!(body.to_bytes(), "ok");
 }
