@@ -14,7 +14,7 @@ use rustix::process::Signal as Unix;
 use std::time::Duration;
 use support::client::post;
 use support::upstream::STREAM;
-use support::{Client, Kvgauge, Next, Setup, Upstream, get};
+use support::{Client, End, Kvgauge, Next, Setup, Upstream, get};
 
 const SOON: Duration = Duration::from_secs(5);
 
@@ -127,13 +127,14 @@ fn what_is_cut_is_told_one_by_one() {
     kvgauge.signal(Unix::TERM);
     assert_eq!(kvgauge.exit_code(SOON), 0);
     kvgauge.says("cutting what still runs requests=42");
-    // Each breaks off, and none looks finished.
+    // Each breaks off, and none looks finished: no last chunk, no head, short of its length.
     for stream in &mut streams {
-        assert!(stream.is_closed());
+        assert_eq!(stream.rest(), (Vec::new(), End::Cut));
     }
-    assert!(silent.is_closed(), "without an answer");
-    let (body, _) = untaken.rest();
+    assert_eq!(silent.rest(), (Vec::new(), End::Cut));
+    let (body, end) = untaken.rest();
     assert!(body.len() < 67_108_864, "{}", body.len());
+    assert_eq!(end, End::Cut);
     assert_eq!(kvgauge.log.to_the_end().len(), 42);
     for n in 0..40 {
         let line = kvgauge.line_of(&format!("stream-{n}"));
@@ -146,4 +147,14 @@ fn what_is_cut_is_told_one_by_one() {
     assert_eq!(line["outcome"], "drained", "{line}");
     assert!(line["http.response.status_code"].is_null(), "{line}");
     assert_eq!(kvgauge.line_of("untaken")["outcome"], "drained");
+}
+
+#[test]
+fn what_is_cut_is_counted_from_the_start() {
+    let upstream = upstream();
+    let kvgauge = Setup::new(upstream.address()).start();
+    let count = kvgauge
+        .metrics()
+        .value("kvgauge_drained_requests_total", &[]);
+    assert_eq!(count, Some(0.0));
 }

@@ -327,13 +327,42 @@ fn a_malformed_request_body_is_the_clients_fault() {
 fn a_client_that_leaves_in_the_middle_of_its_body_is_gone() {
     let upstream = Upstream::ok();
     let (kvgauge, _decode) = with_decode(upstream.address(), "");
-    let mut client = Client::connect(kvgauge.listen);
-    client
-        .send("POST / HTTP/1.1\r\nHost: k\r\nx-request-id: asked\r\nContent-Length: 9\r\n\r\nhalf");
-    client.close();
-    let line = kvgauge.line_of("asked");
-    assert_eq!(line["outcome"], "client_gone", "{line}");
-    assert_eq!(line["http.response.status_code"], Value::Null, "{line}");
+    let ask = |id: &str| {
+        let mut client = Client::connect(kvgauge.listen);
+        client.send(format!(
+            "POST / HTTP/1.1\r\nHost: k\r\nx-request-id: {id}\r\nExpect: 100-continue\r\n\
+             Content-Length: 9\r\n\r\n"
+        ));
+        assert_eq!(client.head().status(), 100, "its body is read");
+        client.send("half");
+        client
+    };
+    let is_logged = |id: &str, status: Option<u16>, bytes: usize| {
+        let line = kvgauge.line_of(id);
+        assert_eq!(line["outcome"], "client_gone", "{line}");
+        assert_eq!(line["error.type"], "client_gone", "{line}");
+        let status = status.map_or(Value::Null, Value::from);
+        assert_eq!(line["http.response.status_code"], status, "{line}");
+        assert_eq!(line["bytes_out"], bytes, "{line}");
+    };
+    // It may still read, and is told what was wrong.
+    let mut half = ask("half-closed");
+    half.finish();
+    let answer = half.response("POST");
+    own(&answer, 400, "bad_request_body");
+    let length = answer.body.len();
+    is_logged("half-closed", Some(400), length);
+    // Nobody can see that this one does not: the answer is handed to the kernel.
+    ask("closed").close();
+    is_logged("closed", Some(400), length);
+    // This one is known to be gone, so nothing leaves.
+    ask("reset").reset();
+    is_logged("reset", None, 0);
+    let count = |code| {
+        let labels = [("outcome", "client_gone"), ("code", code)];
+        kvgauge.metrics().sum("kvgauge_requests_total", &labels)
+    };
+    assert_eq!((count("400"), count("none")), (2.0, 1.0));
 }
 
 #[test]

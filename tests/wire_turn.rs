@@ -11,6 +11,7 @@ mod support;
 
 use rustix::process::Signal as Unix;
 use std::net::{SocketAddr, TcpListener};
+use std::sync::Barrier;
 use std::time::Duration;
 use support::client::post;
 use support::{Client, Next, Process, Setup, Upstream};
@@ -26,12 +27,28 @@ fn nobody() -> SocketAddr {
 #[test]
 fn a_client_that_leaves_with_its_last_byte_has_asked() {
     const CLIENTS: usize = 12;
-    let upstream = Upstream::new(|connection| {
-        connection.request()?;
+    let all_there = Barrier::new(CLIENTS);
+    let upstream = Upstream::new(move |connection| {
+        if connection.request_head()?.target() == "/kept" {
+            all_there.wait();
+            connection.send(support::upstream::OK)?;
+            return Ok(Next::Again);
+        }
         connection.until_peer_leaves()?;
         Ok(Next::Close)
     });
-    let mut kvgauge = Setup::new(upstream.address()).start();
+    let mut kvgauge = Setup::new(upstream.address()).workers(1).start();
+    // Kept connections, over which requests would be sent at once.
+    let mut kept: Vec<_> = (0..CLIENTS)
+        .map(|_| {
+            let mut client = Client::connect(kvgauge.listen);
+            client.send("GET /kept HTTP/1.1\r\nHost: k\r\n\r\n");
+            client
+        })
+        .collect();
+    for client in &mut kept {
+        assert_eq!(client.response("GET").status(), 200);
+    }
     // Request and end are both there when kvgauge looks.
     kvgauge.signal(Unix::STOP);
     for n in 0..CLIENTS {
@@ -58,8 +75,22 @@ fn a_client_that_leaves_with_its_last_byte_has_asked() {
         }
     }
     for line in kvgauge.lines_to_the_end() {
-        assert_eq!(line["outcome"], "client_gone", "{line}");
+        let wanted = if line["url.path"] == "/kept" {
+            "complete"
+        } else {
+            "client_gone"
+        };
+        assert_eq!(line["outcome"], wanted, "{line}");
     }
+    // What nobody waits for any more is no work for the router.
+    upstream.none_open(support::wait::PATIENCE);
+    let seen = upstream.requests();
+    let seen: Vec<_> = seen
+        .iter()
+        .filter(|request| request.head.target() != "/kept")
+        .map(|request| request.head.text())
+        .collect();
+    assert!(seen.is_empty(), "{seen:#?}");
 }
 
 #[test]

@@ -3,8 +3,8 @@
 //!
 //! hyper drops what it has not yet written when a body fails. So the failure is held back until
 //! everything before it has been handed to the kernel. A body that ends with its connection (to a
-//! HTTP/1.0 client, without a length) would look whole after an orderly end: there the connection is
-//! reset.
+//! HTTP/1.0 client, without a length) would look whole after an orderly end: until it is, its connection
+//! ends by a reset, whoever ends it (`client.rs`). Any other body is short of its framing then.
 
 use super::client::Client;
 use super::error::{BodyError, ProxyError};
@@ -46,7 +46,6 @@ pin_project! {
         #[pin]
         inner: B,
         client: Rc<Client>,
-        ends_with_connection: bool,
         failure: Option<(BodyError, u64)>,
     }
 }
@@ -98,16 +97,14 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
         let mut response = ready!(this.inner.poll(cx))?;
-        let ends_with_connection =
-            *this.http_10 && !response.headers().contains_key(CONTENT_LENGTH);
-        if ends_with_connection {
+        if *this.http_10 && !response.headers().contains_key(CONTENT_LENGTH) {
+            this.client.answers_until_close();
             // An answer of this version tells hyper not to promise `keep-alive` (RFC 9112, 9.3).
             *response.version_mut() = Version::HTTP_10;
         }
         Poll::Ready(Ok(response.map(|inner| Flushed {
             inner,
             client: Rc::clone(this.client),
-            ends_with_connection,
             failure: None,
         })))
     }
@@ -133,9 +130,6 @@ impl<B: Body<Error = BodyError>> Body for Flushed<B> {
         }
         if let Some((_, since)) = this.failure {
             ready!(this.client.poll_flushed(*since, cx));
-        }
-        if *this.ends_with_connection {
-            this.client.reset_on_close();
         }
         Poll::Ready(this.failure.take().map(|(error, _)| Err(error)))
     }

@@ -1,6 +1,6 @@
 //! One client connection as the layers and the sweeper see it.
 
-use super::io::peer_has_left;
+use super::io::{ends_already, peer_has_left};
 use super::ticket::Ticket;
 use crate::config::{Audience, Settings};
 use ipnet::IpNet;
@@ -74,6 +74,10 @@ pub struct Client {
     leaving: RefCell<Option<Box<Ticket>>>,
     /// Since when the kernel has taken nothing more: the peer does not read.
     stuck: Cell<Option<Instant>>,
+    /// Bytes that the kernel has taken.
+    sent: Cell<u64>,
+    /// The end of the connection would be taken for the end of the running answer.
+    until_close: Cell<bool>,
     reset_on_close: Cell<bool>,
 }
 
@@ -101,6 +105,8 @@ impl Client {
             flush_waiter: RefCell::new(None),
             leaving: RefCell::new(None),
             stuck: Cell::new(None),
+            sent: Cell::new(0),
+            until_close: Cell::new(false),
             reset_on_close: Cell::new(false),
         }
     }
@@ -126,6 +132,8 @@ impl Client {
         self.body_left.set(has_body);
         self.next_began
             .set(!has_body && !ends_a_head(self.tail.get()));
+        // Who has left already is no work for the router.
+        self.look_for_peer();
     }
 
     /// What comes from now on is no HTTP.
@@ -220,7 +228,11 @@ impl Client {
     /// behind a byte that it has to keep (RFC 9112, 9.3.2: pipelining) or a body that nobody takes.
     fn has_left(&self) -> bool {
         let socket = self.socket.borrow().upgrade();
-        self.waiting() == Waiting::Nothing && socket.is_some_and(|socket| peer_has_left(&socket))
+        // Of a new connection the kernel has reported nothing when its first bytes are read.
+        let is_new = self.sent() == 0;
+        self.waiting() == Waiting::Nothing
+            && socket
+                .is_some_and(|socket| peer_has_left(&socket) || (is_new && ends_already(&socket)))
     }
 
     /// Asks the socket, which hyper does not, whether the peer has left.
@@ -253,6 +265,7 @@ impl Client {
         }
         let whole = self.leaving.take();
         if let Some(ticket) = whole {
+            self.until_close.set(false);
             ticket.left();
         }
         // A request that came while the kernel took nothing is looked at now.
@@ -268,11 +281,17 @@ impl Client {
         }
     }
 
-    /// The kernel has taken something.
-    pub(super) fn bytes_left(&self) {
+    /// The kernel has taken so many bytes more.
+    pub(super) fn bytes_left(&self, count: usize) {
+        self.sent.set(self.sent.get() + count as u64);
         if self.stuck.get().is_some() {
             self.stuck.set(Some(Instant::now()));
         }
+    }
+
+    /// Bytes that the kernel has taken since the connection began, those of heads and framing too.
+    pub(super) fn sent(&self) -> u64 {
+        self.sent.get()
     }
 
     /// hyper has been given the last of an answer: its request ends when all of it has been handed to
@@ -320,13 +339,19 @@ impl Client {
         }
     }
 
-    /// The connection must not end cleanly, as its end would be taken for the body's.
+    /// The answer that begins ends with the connection (RFC 9112, 6.3): until all of it has left, the
+    /// connection must not end cleanly, whoever ends it.
+    pub(super) fn answers_until_close(&self) {
+        self.until_close.set(true);
+    }
+
+    /// The connection must not end cleanly, whatever runs on it.
     pub(super) fn reset_on_close(&self) {
         self.reset_on_close.set(true);
     }
 
     pub(super) fn must_reset(&self) -> bool {
-        self.reset_on_close.get()
+        self.reset_on_close.get() || self.until_close.get()
     }
 }
 

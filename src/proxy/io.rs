@@ -5,6 +5,7 @@ use super::client::Client;
 use socket2::SockRef;
 use std::future::Future as _;
 use std::io::{self, ErrorKind, IoSlice};
+use std::mem::MaybeUninit;
 use std::net::Shutdown;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
@@ -78,8 +79,17 @@ impl ClientIo {
     fn parts(&self) -> io::Result<(&TcpStream, &Client)> {
         match &self.stream {
             Some(stream) => Ok((stream, &self.client)),
-            None => Err(io::ErrorKind::NotConnected.into()),
+            None => Err(ErrorKind::NotConnected.into()),
         }
+    }
+}
+
+/// Of a new connection, whose first bytes are read before the kernel has reported anything: whether
+/// there is an end behind them.
+pub(super) fn ends_already(stream: &TcpStream) -> bool {
+    match SockRef::from(stream).peek(&mut [MaybeUninit::uninit()]) {
+        Ok(count) => count == 0,
+        Err(error) => !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted),
     }
 }
 
@@ -123,7 +133,7 @@ fn poll_write(
 fn wrote(client: &Client, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
     match &written {
         Poll::Pending => client.got_stuck(),
-        Poll::Ready(Ok(_)) => client.bytes_left(),
+        Poll::Ready(Ok(count)) => client.bytes_left(*count),
         Poll::Ready(Err(_)) => {}
     }
     written
@@ -208,7 +218,6 @@ impl Drop for ClientIo {
             return;
         };
         if self.client.must_reset()
-            && tokio::runtime::Handle::try_current().is_ok()
             && let Some(stream) = Rc::into_inner(stream)
         {
             reset(stream);
@@ -217,12 +226,19 @@ impl Drop for ClientIo {
 }
 
 /// Ends a connection by RST, once what the kernel still holds has had its moment; at the latest when
-/// the worker ends. Called on a worker.
+/// the worker ends.
 pub(super) fn reset(stream: TcpStream) {
-    // With a linger of zero the kernel sends RST instead of FIN.
-    let _ = SockRef::from(&stream).set_linger(Some(Duration::ZERO));
+    close_by_reset(&stream);
+    if tokio::runtime::Handle::try_current().is_err() {
+        return;
+    }
     tokio::task::spawn_local(async move {
         tokio::time::sleep(BEFORE_RESET).await;
         drop(stream);
     });
+}
+
+/// However this socket is closed, the kernel sends RST instead of FIN.
+pub(super) fn close_by_reset(stream: &TcpStream) {
+    let _ = SockRef::from(stream).set_linger(Some(Duration::ZERO));
 }

@@ -52,6 +52,8 @@ struct Answer {
     overhead: Option<Duration>,
     first_content: Option<Duration>,
     bytes_out: u64,
+    /// What the kernel had taken on this connection before.
+    sent_before: u64,
     reader: Reader,
 }
 
@@ -90,6 +92,7 @@ impl Ticket {
                 overhead: None,
                 first_content: None,
                 bytes_out: 0,
+                sent_before: 0,
                 reader: Reader::BLIND,
             },
             worker,
@@ -119,6 +122,7 @@ impl Ticket {
             }),
             first_content: None,
             bytes_out: 0,
+            sent_before: self.client.sent(),
             reader: match failed {
                 Some(_) => Reader::BLIND,
                 None => Reader::for_response(headers, carry),
@@ -187,11 +191,16 @@ impl Ticket {
         let now = Instant::now();
         let duration = now.saturating_duration_since(self.start);
         let (worker, client) = (&self.worker, &self.client);
+        // What only hyper was given is known to nobody.
+        if client.sent() == self.answer.sent_before {
+            self.answer.status = None;
+            self.answer.first_content = None;
+            self.answer.bytes_out = 0;
+        }
         // A client that left in the middle of its body ends the router's connection too: it came first.
         let (outcome, error) = if self.inflow.left.get()
             && matches!(outcome, Outcome::UpstreamAborted | Outcome::Rejected)
         {
-            self.answer.status = self.answer.status.filter(|_| self.answer.failed.is_none());
             (Outcome::ClientGone, Some("client_gone"))
         } else {
             (outcome, error)

@@ -8,7 +8,7 @@
 
 use super::client::{Asked, Client};
 use super::error::{Outcome, TunnelError};
-use super::io::reset;
+use super::io::{close_by_reset, reset};
 use super::ticket::Ticket;
 use super::worker::Worker;
 use crate::config::Timeouts;
@@ -53,6 +53,10 @@ struct Side<'a> {
     /// What it is when this end breaks.
     broken: TunnelError,
 }
+
+/// A socket of a tunnel that has not ended in order: dropped so (a panic, the end of its task), the
+/// socket is closed by RST.
+struct Unended<'a>(Option<&'a TcpStream>);
 
 /// How long nothing has moved.
 struct Silence {
@@ -104,10 +108,13 @@ impl Opening {
     ) {
         let Opening { mut ticket, router } = self;
         client.tunnel_began();
+        let near_unended = Unended(Some(&stream));
         let Some((router, first)) = router.into_tcp() else {
             ticket.end(Outcome::UpstreamAborted, Some("upstream_aborted"));
+            drop(near_unended);
             return reset(stream);
         };
+        let far_unended = Unended(Some(&router));
         let silence = Silence {
             last: Cell::new(Instant::now()),
             half: Cell::new(false),
@@ -146,12 +153,33 @@ impl Opening {
         };
         ticket.carried(inward.bytes.get(), outward.bytes.get());
         match result {
-            Ok(()) => ticket.end(Outcome::Upgraded, None),
+            Ok(()) => {
+                near_unended.has_ended();
+                far_unended.has_ended();
+                ticket.end(Outcome::Upgraded, None);
+            }
             Err(error) => {
                 ticket.end(error.outcome(), Some(error.code()));
+                drop((near_unended, far_unended));
                 reset(stream);
                 reset(router);
             }
+        }
+    }
+}
+
+// === impl Unended ===
+
+impl Unended<'_> {
+    fn has_ended(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Unended<'_> {
+    fn drop(&mut self) {
+        if let Some(socket) = self.0 {
+            close_by_reset(socket);
         }
     }
 }

@@ -124,6 +124,10 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
+        if this.turns.client.asked() == Asked::Gone {
+            // It ends with this turn, before anything of it has been sent on.
+            return Poll::Pending;
+        }
         let Ok(mut response) = ready!(match this.answer.project() {
             BegunProj::Now { answer } => answer.poll(cx),
             BegunProj::Later { answer } => answer.as_mut().poll(cx),

@@ -83,6 +83,7 @@ impl Meters {
                 .map(|way| telemetry.counter(names::TUNNEL_BYTES, &[("direction", way)])),
         };
         // There from the start, so that a rate has a zero to begin from.
+        let _ = telemetry.drained();
         for reason in [
             "head_too_large",
             "header",

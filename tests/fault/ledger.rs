@@ -100,6 +100,10 @@ impl Entry {
             outcome,
             "upstream_aborted" | "upstream_unreachable" | "timeout" | "overloaded"
         );
+        // Without a head there is no body.
+        if status.is_none() && sent > 0 {
+            return false;
+        }
         match &self.seen {
             Seen::Whole => {
                 outcome == "complete"
@@ -123,8 +127,12 @@ impl Entry {
                 let had_left = outcome == "complete" && sent == self.length;
                 (left || broke_off || had_left) && status == Some(200) && sent >= self.received
             }
-            Seen::LeftEarly => left || failed,
-            Seen::LeftUploading => left || failed,
+            // The head, and what follows, may have been handed to the kernel just before.
+            Seen::LeftEarly => failed || (left && matches!(status, None | Some(200))),
+            // So may the answer that says that the body broke off, and one that came before that.
+            Seen::LeftUploading => {
+                failed || (left && matches!((status, sent), (None, 0) | (Some(400 | 502), 1..)))
+            }
             // An answer that comes while the body is still on its way may be lost to a reset.
             Seen::Nothing => self.uploads && failed,
             Seen::Mixed(_) => false,

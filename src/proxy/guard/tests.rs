@@ -114,6 +114,15 @@ impl Write for Out {
     }
 }
 
+impl Out {
+    fn lines(&self) -> Vec<Value> {
+        let bytes = self.0.lock().unwrap().clone();
+        let text = String::from_utf8(bytes).unwrap();
+        let line = |line| serde_json::from_str(line).unwrap();
+        text.lines().map(line).collect()
+    }
+}
+
 /// What a client saw: the bytes, and whether the connection ended by a reset.
 #[derive(Debug)]
 struct Seen {
@@ -125,7 +134,7 @@ struct Seen {
 /// second connection of the same worker have a whole answer. What the first client saw, and its line
 /// of the log.
 async fn play(place: Place, request: &str) -> (Seen, Value) {
-    let (worker, bench) = bench();
+    let (worker, bench) = bench(Settings::defaults());
     let parts = Rc::new(StackParts::new(worker));
 
     let first = ask(&parts, place, request).await;
@@ -146,10 +155,10 @@ struct Bench {
     loads: Arc<[Arc<Load>]>,
 }
 
-fn bench() -> (Rc<Worker>, Bench) {
+fn bench(settings: Settings) -> (Rc<Worker>, Bench) {
     let (out, telemetry) = (Out::default(), Telemetry::new());
     let log = Log::start(out.clone(), 1 << 20, telemetry.log_lines_dropped()).unwrap();
-    let settings = Arc::new(Settings::defaults());
+    let settings = Arc::new(settings);
     let loads: Arc<[Arc<Load>]> = Arc::new([Arc::default()]);
     let states = engine::observe(
         &kv::Handle::default().load(),
@@ -169,9 +178,7 @@ impl Bench {
     fn lines(self) -> Vec<Value> {
         assert_eq!(self.loads[0].requests(), 0, "in flight");
         self.log.finish();
-        let lines = String::from_utf8(self.out.0.lock().unwrap().clone()).unwrap();
-        let read = |line| serde_json::from_str(line).unwrap();
-        lines.lines().map(read).collect()
+        self.out.lines()
     }
 }
 
@@ -199,11 +206,15 @@ async fn ask(parts: &Rc<StackParts>, place: Place, request: &str) -> Seen {
 }
 
 fn run(place: Place, request: &str) -> (Seen, Value) {
+    on_a_worker(play(place, request))
+}
+
+fn on_a_worker<T>(work: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build_local(tokio::runtime::LocalOptions::default())
         .unwrap();
-    runtime.block_on(play(place, request))
+    runtime.block_on(work)
 }
 
 const GET: &str = "GET /v1/models HTTP/1.1\r\nHost: k\r\n\r\n";
@@ -280,7 +291,7 @@ fn a_panic_outside_of_every_layer_ends_its_connection_alone() {
 /// A panic in a `Drop` while the thread unwinds would end the process.
 #[test]
 fn what_is_recorded_while_a_panic_unwinds_is_recorded_once_and_panics_no_more() {
-    let (worker, bench) = bench();
+    let (worker, bench) = bench(Settings::defaults());
     let peer = "127.0.0.1:1".parse().unwrap();
     let client = Rc::new(Client::new(peer, &worker.settings));
     let request = Request::get("/v1/models")
@@ -369,4 +380,54 @@ async fn a_panic_in_the_requests_body_is_no_fault_of_the_clients_or_the_routers(
     let mut seen = Vec::new();
     let _ = far.read_to_end(&mut seen).await;
     assert!(!seen.ends_with(b"0\r\n\r\n"));
+}
+
+const OFFER: &str = "GET / HTTP/1.1\r\nHost: k\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n";
+const SWITCH: &str =
+    "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n";
+
+/// Reads until all of `mark` has come.
+async fn read_until(socket: &mut TcpStream, mark: &str) {
+    let mut bytes = Vec::new();
+    while !bytes.ends_with(mark.as_bytes()) {
+        let byte = timeout(Duration::from_secs(10), socket.read_u8()).await;
+        bytes.push(byte.expect("in time").unwrap());
+    }
+}
+
+/// A tunnel that comes to its end unforeseen, as a panic on its way makes it, looks finished to neither
+/// side. Nothing in it can be made to panic, so its task is dropped.
+#[test]
+fn a_tunnel_that_is_dropped_is_reset_on_both_sides() {
+    on_a_worker(async {
+        let router = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut settings = Settings::defaults();
+        settings.upstream.port = router.local_addr().unwrap().port();
+        let (worker, bench) = bench(settings);
+        let parts = Rc::new(StackParts::new(worker));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut near = TcpStream::connect(address).await.unwrap();
+        let (stream, peer) = listener.accept().await.unwrap();
+        let in_task = Rc::clone(&parts);
+        let serving = tokio::task::spawn_local(async move {
+            connection::serve(stream, peer, in_task, |_| {}).await;
+        });
+        near.write_all(OFFER.as_bytes()).await.unwrap();
+        let (mut far, _) = router.accept().await.unwrap();
+        read_until(&mut far, "\r\n\r\n").await;
+        far.write_all(SWITCH.as_bytes()).await.unwrap();
+        read_until(&mut near, "\r\n\r\n").await;
+        near.write_all(b"over").await.unwrap();
+        read_until(&mut far, "over").await;
+
+        serving.abort();
+        for (side, socket) in [("client", &mut near), ("router", &mut far)] {
+            let end = timeout(Duration::from_secs(10), socket.read(&mut [0])).await;
+            let end = end.expect("it ends").map_err(|error| error.kind());
+            assert_eq!(end, Err(io::ErrorKind::ConnectionReset), "{side}");
+        }
+        drop(parts);
+        assert_eq!(bench.lines().len(), 1);
+    });
 }
