@@ -61,6 +61,11 @@ struct Untaken {
 
 /// The request is sent with `behind` behind it.
 fn untaken(settings: &str, behind: &str) -> Untaken {
+    untaken_to(true, settings, behind)
+}
+
+/// The same, where the router has ended its answer, or has broken it off.
+fn untaken_to(ends: bool, settings: &str, behind: &str) -> Untaken {
     let (address, known) = mpsc::sync_channel::<(SocketAddr, SocketAddr)>(1);
     let known = Mutex::new(known);
     let done = Arc::new(AtomicBool::new(false));
@@ -81,9 +86,11 @@ fn untaken(settings: &str, behind: &str) -> Untaken {
             same = if now == last { same + 1 } else { 0 };
             last = now;
         }
-        connection.send("0\r\n\r\n")?;
+        if ends {
+            connection.send("0\r\n\r\n")?;
+        }
         is_sent.store(true, Relaxed);
-        Ok(Next::Again)
+        Ok(if ends { Next::Again } else { Next::Close })
     });
     let kvgauge = Setup::new(upstream.address())
         .settings(settings)
@@ -173,6 +180,31 @@ fn a_client_that_takes_nothing_of_an_answers_end_is_given_up() {
     let line = case.kvgauge.line_of("big");
     assert_eq!(line["outcome"], "client_gone", "{line}");
     assert!(line["duration_ms"].as_f64().unwrap() >= 1000.0, "{line}");
+}
+
+#[test]
+fn a_client_that_takes_nothing_of_what_came_before_a_break_is_given_up() {
+    let mut case = untaken_to(false, "timeouts.client_idle = \"1s\"\n", "");
+    let line = case.kvgauge.line_of("big");
+    assert_eq!(line["outcome"], "upstream_aborted", "{line}");
+    assert_eq!(line["error.type"], "upstream_aborted", "{line}");
+    assert!(line["duration_ms"].as_f64().unwrap() >= 1000.0, "{line}");
+    assert_eq!(in_flight(&case.kvgauge), 0.0);
+    // What the kernel holds can still be read, and does not look whole.
+    let answer = case.client.response("GET");
+    assert!(matches!(answer.end, End::Cut | End::Reset), "{:?}", answer.end);
+}
+
+#[test]
+fn a_client_that_takes_late_what_came_before_a_break_gets_all_of_it() {
+    let mut case = untaken_to(false, "", "");
+    assert_eq!(in_flight(&case.kvgauge), 1.0);
+    assert_eq!(lines_of(&case.kvgauge, "big"), 0);
+    let answer = case.client.response("GET");
+    assert!(matches!(answer.end, End::Cut | End::Reset), "{:?}", answer.end);
+    let line = case.kvgauge.line_of("big");
+    assert_eq!(line["outcome"], "upstream_aborted", "{line}");
+    assert_eq!(line["bytes_out"], answer.body.len(), "{line}");
 }
 
 #[test]

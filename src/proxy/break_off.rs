@@ -2,7 +2,8 @@
 //! abnormally, never cleanly.
 //!
 //! hyper drops what it has not yet written when a body fails. So the failure is held back until
-//! everything before it has been handed to the kernel. A body that ends with its connection (to a
+//! everything before it has been handed to the kernel, or the client has taken nothing of it for
+//! `timeouts.client_idle`. A body that ends with its connection (to a
 //! HTTP/1.0 client, without a length) would look whole after an orderly end: there the connection is
 //! reset.
 
