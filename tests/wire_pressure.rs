@@ -192,7 +192,11 @@ fn a_client_that_takes_nothing_of_what_came_before_a_break_is_given_up() {
     assert_eq!(in_flight(&case.kvgauge), 0.0);
     // What the kernel holds can still be read, and does not look whole.
     let answer = case.client.response("GET");
-    assert!(matches!(answer.end, End::Cut | End::Reset), "{:?}", answer.end);
+    assert!(
+        matches!(answer.end, End::Cut | End::Reset),
+        "{:?}",
+        answer.end
+    );
 }
 
 #[test]
@@ -201,7 +205,11 @@ fn a_client_that_takes_late_what_came_before_a_break_gets_all_of_it() {
     assert_eq!(in_flight(&case.kvgauge), 1.0);
     assert_eq!(lines_of(&case.kvgauge, "big"), 0);
     let answer = case.client.response("GET");
-    assert!(matches!(answer.end, End::Cut | End::Reset), "{:?}", answer.end);
+    assert!(
+        matches!(answer.end, End::Cut | End::Reset),
+        "{:?}",
+        answer.end
+    );
     let line = case.kvgauge.line_of("big");
     assert_eq!(line["outcome"], "upstream_aborted", "{line}");
     assert_eq!(line["bytes_out"], answer.body.len(), "{line}");

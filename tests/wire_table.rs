@@ -896,9 +896,18 @@ fn an_answer_ends_where_its_framing_says() {
                 ok("Content-Length: 4\r\nContent-Length: 04\r\n", "abcd"),
                 BadGateway,
             ),
-            (ok("Content-Length: 9223372036854775808\r\n", "abcd"), BadGateway),
-            (ok("Content-Length: 18446744073709551614\r\n", "abcd"), BadGateway),
-            (ok("Content-Length: 18446744073709551615\r\n", "abcd"), BadGateway),
+            (
+                ok("Content-Length: 9223372036854775808\r\n", "abcd"),
+                BadGateway,
+            ),
+            (
+                ok("Content-Length: 18446744073709551614\r\n", "abcd"),
+                BadGateway,
+            ),
+            (
+                ok("Content-Length: 18446744073709551615\r\n", "abcd"),
+                BadGateway,
+            ),
             (ok("Content-Length: +4\r\n", "abcd"), BadGateway),
             (ok("Content-Length: -1\r\n", "abcd"), BadGateway),
             (ok("Content-Length:\r\n", "abcd"), BadGateway),

@@ -294,12 +294,9 @@ impl Client {
     /// For how long the peer has taken nothing of what is left of an answer that is whole, or has
     /// broken off.
     pub(super) fn takes_nothing(&self, now: Instant) -> Option<Duration> {
-        let since = self
-            .stuck
-            .get()
-            .filter(|_| {
-                self.leaving.borrow().is_some() || self.breaking_off.get() == BreakingOff::Waits
-            })?;
+        let since = self.stuck.get().filter(|_| {
+            self.leaving.borrow().is_some() || self.breaking_off.get() == BreakingOff::Waits
+        })?;
         Some(now.saturating_duration_since(since))
     }
 

@@ -213,10 +213,7 @@ impl Sink {
     }
 
     fn charge(&mut self, work: u64) -> io::Result<()> {
-        let less = |left: u64| {
-            left.checked_sub(work)
-                .ok_or(io::ErrorKind::QuotaExceeded)
-        };
+        let less = |left: u64| left.checked_sub(work).ok_or(io::ErrorKind::QuotaExceeded);
         self.left = less(self.left)?;
         self.left_at_once = less(self.left_at_once)?;
         Ok(())
