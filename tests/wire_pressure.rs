@@ -200,6 +200,57 @@ fn a_client_that_takes_nothing_of_what_came_before_a_break_is_given_up() {
 }
 
 #[test]
+fn the_break_behind_a_burst_is_seen_while_the_client_takes_nothing() {
+    let upstream = Upstream::new(|connection| {
+        let target = connection.request()?.head.target().to_owned();
+        let length: usize = target[1..].parse().unwrap();
+        connection.send("HTTP/1.1 200 OK\r\nContent-Length: 100000000\r\n\r\n")?;
+        connection.send(vec![b'x'; length])?;
+        Ok(Next::Close)
+    });
+    let kvgauge = Setup::new(upstream.address())
+        .settings("timeouts.client_idle = \"1s\"\n")
+        .workers(1)
+        .start();
+    let ask = |length: usize| {
+        let mut client = Client::slow(kvgauge.listen);
+        client.send(format!(
+            "GET /{length} HTTP/1.1\r\nHost: k\r\nx-request-id: {length}\r\n\r\n"
+        ));
+        client
+    };
+    // How much the kernel takes for a client that reads nothing.
+    let first = ask(64 << 20);
+    let (mut kernel, mut same) = (0, 0);
+    within(Duration::from_secs(60), "the kernel takes no more", || {
+        let ends = queues(kvgauge.listen, Some(first.address()));
+        let now: u64 = ends
+            .iter()
+            .map(|(to_send, to_read)| to_send + to_read)
+            .sum();
+        same = if now == kernel && now > 0 {
+            same + 1
+        } else {
+            0
+        };
+        kernel = now;
+        (same >= 5).then_some(())
+    });
+    let kernel = usize::try_from(kernel).unwrap();
+    // More by what kvgauge has room for.
+    let asked: Vec<_> = [20, 60, 100, 140]
+        .map(|more| kernel + more * 1000)
+        .map(|length| (length, ask(length)))
+        .into_iter()
+        .collect();
+    for (length, _) in &asked {
+        let line = kvgauge.line_of(&length.to_string());
+        assert_eq!(line["outcome"], "upstream_aborted", "{line}");
+        assert_eq!(line["bytes_out"], *length, "{line}");
+    }
+}
+
+#[test]
 fn a_client_that_takes_late_what_came_before_a_break_gets_all_of_it() {
     let mut case = untaken_to(false, "", "");
     assert_eq!(in_flight(&case.kvgauge), 1.0);

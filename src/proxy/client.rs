@@ -81,6 +81,8 @@ pub struct Client {
     breaking_off: Cell<BreakingOff>,
     /// A request whose answer is whole, but has not all been handed to the kernel.
     leaving: RefCell<Option<Box<Ticket>>>,
+    /// The kernel has taken something since it last took nothing more.
+    some_left: Cell<bool>,
     /// Since when the kernel has taken nothing more: the peer does not read.
     stuck: Cell<Option<Instant>>,
     reset_on_close: Cell<bool>,
@@ -110,6 +112,7 @@ impl Client {
             flush_waiter: RefCell::new(None),
             breaking_off: Cell::new(BreakingOff::No),
             leaving: RefCell::new(None),
+            some_left: Cell::new(false),
             stuck: Cell::new(None),
             reset_on_close: Cell::new(false),
         }
@@ -271,15 +274,17 @@ impl Client {
         }
     }
 
-    /// The kernel takes nothing more at present.
-    pub(super) fn got_stuck(&self) {
+    /// The kernel takes nothing more at present; true where it has taken something since the last time.
+    pub(super) fn got_stuck(&self) -> bool {
         if self.stuck.get().is_none() {
             self.stuck.set(Some(Instant::now()));
         }
+        self.some_left.replace(false)
     }
 
     /// The kernel has taken something.
     pub(super) fn bytes_left(&self) {
+        self.some_left.set(true);
         if self.stuck.get().is_some() {
             self.stuck.set(Some(Instant::now()));
         }
