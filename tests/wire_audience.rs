@@ -19,6 +19,10 @@ fn upstream() -> Upstream {
             "/stream" => connection.send(
                 "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n",
             )?,
+            "/trailers" => connection.send(
+                "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-KV-Usage, x-sum, x-kv-pools\r\n\r\n\
+                 2\r\nhi\r\n0\r\nX-KV-Usage: 0.9999\r\nX-Sum: 7\r\nX-KV-Pools: decode\r\n\r\n",
+            )?,
             "/break" => return Ok(Next::Close),
             "/silent" => connection.until_peer_leaves()?,
             _ => connection.send(CLAIMS)?,
@@ -106,6 +110,20 @@ fn a_stranger_is_shown_them_on_no_answer() {
     let seen = upstream.requests().pop().unwrap();
     let hops = seen.head.get("x-forwarded-for").unwrap();
     assert!(hops.starts_with("192.0.2.1, 127.0.0.1"), "{hops}");
+}
+
+#[test]
+fn the_routers_own_do_not_come_behind_a_body() {
+    for ranges in ["\"192.0.2.0/24\"", "\"127.0.0.0/8\""] {
+        let upstream = upstream();
+        let (kvgauge, _decode) = shown_to(ranges, upstream.address());
+        let request = "GET /trailers HTTP/1.1\r\nHost: k\r\nTE: trailers\r\nConnection: te\r\n\r\n";
+        let answer = fetch(kvgauge.listen, request);
+        assert_eq!(answer.text(), "hi");
+        assert_eq!(answer.head.get("trailer").as_deref(), Some("x-sum"));
+        let names: Vec<&str> = answer.trailers.iter().map(|(name, _)| &**name).collect();
+        assert_eq!(names, ["x-sum"], "{ranges}");
+    }
 }
 
 #[test]

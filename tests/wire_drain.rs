@@ -58,8 +58,12 @@ fn until_it_drains(kvgauge: &Kvgauge) {
 }
 
 #[test]
-fn either_signal_drains() {
-    for (signal, name) in [(Unix::TERM, "SIGTERM"), (Unix::INT, "SIGINT")] {
+fn each_signal_drains() {
+    for (signal, name) in [
+        (Unix::TERM, "SIGTERM"),
+        (Unix::INT, "SIGINT"),
+        (Unix::HUP, "SIGHUP"),
+    ] {
         let upstream = upstream();
         let mut kvgauge = Setup::new(upstream.address()).start();
         assert_eq!(ask(&kvgauge, "/", "asked").response("GET").status(), 200);
@@ -69,6 +73,18 @@ fn either_signal_drains() {
         kvgauge.says("drained: every request has finished");
         assert_eq!(kvgauge.log.to_the_end().len(), 1);
     }
+}
+
+#[test]
+fn a_terminal_that_closes_does_not_end_it_under_nohup() {
+    let upstream = upstream();
+    let mut kvgauge = Setup::new(upstream.address()).deaf_to_hang_up().start();
+    kvgauge.signal(Unix::HUP);
+    // Of two that have come it is the first that would be told.
+    kvgauge.signal(Unix::TERM);
+    assert_eq!(kvgauge.exit_code(SOON), 0);
+    let said = kvgauge.says("draining");
+    assert!(said.contains("SIGTERM: draining"), "{said}");
 }
 
 #[test]

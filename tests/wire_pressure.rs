@@ -61,6 +61,11 @@ struct Untaken {
 
 /// The request is sent with `behind` behind it.
 fn untaken(settings: &str, behind: &str) -> Untaken {
+    untaken_to(true, settings, behind)
+}
+
+/// The same, where the router has ended its answer, or has broken it off.
+fn untaken_to(ends: bool, settings: &str, behind: &str) -> Untaken {
     let (address, known) = mpsc::sync_channel::<(SocketAddr, SocketAddr)>(1);
     let known = Mutex::new(known);
     let done = Arc::new(AtomicBool::new(false));
@@ -81,9 +86,11 @@ fn untaken(settings: &str, behind: &str) -> Untaken {
             same = if now == last { same + 1 } else { 0 };
             last = now;
         }
-        connection.send("0\r\n\r\n")?;
+        if ends {
+            connection.send("0\r\n\r\n")?;
+        }
         is_sent.store(true, Relaxed);
-        Ok(Next::Again)
+        Ok(if ends { Next::Again } else { Next::Close })
     });
     let kvgauge = Setup::new(upstream.address())
         .settings(settings)
@@ -173,6 +180,90 @@ fn a_client_that_takes_nothing_of_an_answers_end_is_given_up() {
     let line = case.kvgauge.line_of("big");
     assert_eq!(line["outcome"], "client_gone", "{line}");
     assert!(line["duration_ms"].as_f64().unwrap() >= 1000.0, "{line}");
+}
+
+#[test]
+fn a_client_that_takes_nothing_of_what_came_before_a_break_is_given_up() {
+    let mut case = untaken_to(false, "timeouts.client_idle = \"1s\"\n", "");
+    let line = case.kvgauge.line_of("big");
+    assert_eq!(line["outcome"], "upstream_aborted", "{line}");
+    assert_eq!(line["error.type"], "upstream_aborted", "{line}");
+    assert!(line["duration_ms"].as_f64().unwrap() >= 1000.0, "{line}");
+    assert_eq!(in_flight(&case.kvgauge), 0.0);
+    // What the kernel holds can still be read, and does not look whole.
+    let answer = case.client.response("GET");
+    assert!(
+        matches!(answer.end, End::Cut | End::Reset),
+        "{:?}",
+        answer.end
+    );
+}
+
+#[test]
+fn the_break_behind_a_burst_is_seen_while_the_client_takes_nothing() {
+    let upstream = Upstream::new(|connection| {
+        let target = connection.request()?.head.target().to_owned();
+        let length: usize = target[1..].parse().unwrap();
+        connection.send("HTTP/1.1 200 OK\r\nContent-Length: 100000000\r\n\r\n")?;
+        connection.send(vec![b'x'; length])?;
+        Ok(Next::Close)
+    });
+    let kvgauge = Setup::new(upstream.address())
+        .settings("timeouts.client_idle = \"1s\"\n")
+        .workers(1)
+        .start();
+    let ask = |length: usize| {
+        let mut client = Client::slow(kvgauge.listen);
+        client.send(format!(
+            "GET /{length} HTTP/1.1\r\nHost: k\r\nx-request-id: {length}\r\n\r\n"
+        ));
+        client
+    };
+    // How much the kernel takes for a client that reads nothing.
+    let first = ask(64 << 20);
+    let (mut kernel, mut same) = (0, 0);
+    within(Duration::from_secs(60), "the kernel takes no more", || {
+        let ends = queues(kvgauge.listen, Some(first.address()));
+        let now: u64 = ends
+            .iter()
+            .map(|(to_send, to_read)| to_send + to_read)
+            .sum();
+        same = if now == kernel && now > 0 {
+            same + 1
+        } else {
+            0
+        };
+        kernel = now;
+        (same >= 5).then_some(())
+    });
+    let kernel = usize::try_from(kernel).unwrap();
+    // More by what kvgauge has room for.
+    let asked: Vec<_> = [20, 60, 100, 140]
+        .map(|more| kernel + more * 1000)
+        .map(|length| (length, ask(length)))
+        .into_iter()
+        .collect();
+    for (length, _) in &asked {
+        let line = kvgauge.line_of(&length.to_string());
+        assert_eq!(line["outcome"], "upstream_aborted", "{line}");
+        assert_eq!(line["bytes_out"], *length, "{line}");
+    }
+}
+
+#[test]
+fn a_client_that_takes_late_what_came_before_a_break_gets_all_of_it() {
+    let mut case = untaken_to(false, "", "");
+    assert_eq!(in_flight(&case.kvgauge), 1.0);
+    assert_eq!(lines_of(&case.kvgauge, "big"), 0);
+    let answer = case.client.response("GET");
+    assert!(
+        matches!(answer.end, End::Cut | End::Reset),
+        "{:?}",
+        answer.end
+    );
+    let line = case.kvgauge.line_of("big");
+    assert_eq!(line["outcome"], "upstream_aborted", "{line}");
+    assert_eq!(line["bytes_out"], answer.body.len(), "{line}");
 }
 
 #[test]

@@ -202,6 +202,15 @@ fn a_length_is_digits_and_stands_for_one_number() {
             Sees(posted("content-length: 0\n", "")),
         ),
         (post("", ""), Sees(posted("", ""))),
+        // The same number, however it is written: as the first line writes it.
+        (
+            post("Content-Length: 4\r\nContent-Length: 04\r\n", "abcd"),
+            Sees(counted()),
+        ),
+        (
+            post("Content-Length: 04\r\nContent-Length: 4\r\n", "abcd"),
+            Sees(posted("content-length: 04\n", "abcd")),
+        ),
         refused("Content-Length: 4\r\nContent-Length: 5\r\n"),
         refused("Content-Length: 5\r\nContent-Length: 4\r\n"),
         refused("Content-Length: 4, 4\r\n"),
@@ -377,6 +386,17 @@ fn a_target_is_a_path_or_names_its_host() {
             sent("GET http://k.test:80/x", "K.TEST"),
             Sees(with("GET /x HTTP/1.1", "host: k.test:80\n", "")),
         ),
+        (
+            sent("GET https://k.test:443/x", "k.test"),
+            Sees(with("GET /x HTTP/1.1", "host: k.test:443\n", "")),
+        ),
+        (
+            sent("GET https://k.test/x", "k.test:443"),
+            Sees(with("GET /x HTTP/1.1", "host: k.test\n", "")),
+        ),
+        refused("GET https://k.test:80/x", "k.test"),
+        refused("GET https://k.test/x", "k.test:80"),
+        refused("GET http://k.test:443/x", "k.test"),
         refused("GET http://a.test/x", "b.test"),
         refused("GET http://a.test:81/x", "a.test"),
         refused("GET http://k.test:99999/x", "k.test:99999"),
@@ -577,9 +597,20 @@ fn what_trails_a_body_names_no_field_of_the_head() {
         row(
             "Trailer: Host, Content-Length, Transfer-Encoding, Authorization, X-A\r\n",
             "Host: other\r\nContent-Length: 9\r\nTransfer-Encoding: gzip\r\nAuthorization: no\r\nX-A: 1\r\n",
-            "trailer: Host, Content-Length, Transfer-Encoding, Authorization, X-A\n",
+            "trailer: X-A\n",
             "|x-a: 1",
         ),
+        // What is taken off or put on in a head comes round no other way.
+        row(
+            "Trailer: X-KV-Usage, x-kv-pools,X-A\r\nTrailer: X-Forwarded-For, X-Forwarded-Host, x-request-id\r\n\
+             Trailer: Connection, Keep-Alive, Upgrade, TE, Cookie, Forwarded, no name, , X-B\r\n",
+            "X-KV-Usage: 0.1\r\nX-KV-Pools: decode\r\nX-A: 1\r\nX-Forwarded-For: 9.9.9.9\r\nX-Forwarded-Host: h\r\n\
+             X-Request-Id: other\r\nConnection: close\r\nKeep-Alive: 1\r\nUpgrade: x\r\nTE: gzip\r\nCookie: a=b\r\n\
+             Forwarded: for=9.9.9.9\r\nX-B: 2\r\n",
+            "trailer: X-A, X-B\n",
+            "|x-a: 1|x-b: 2",
+        ),
+        row("Trailer: X-KV-Usage\r\n", "X-KV-Usage: 0.1\r\n", "", ""),
         bad("X A: 1\r\n"),
         bad("X-A : 1\r\n"),
         bad("X-A: 1\0\r\n"),
@@ -853,8 +884,20 @@ fn an_answer_ends_where_its_framing_says() {
                     "4\r\nabcd\r\n0\r\nX-A: 1\r\nContent-Length: 9\r\n\r\n",
                 ),
                 Gets(got(
-                    "transfer-encoding: chunked\ntrailer: X-A, Content-Length\n",
+                    "transfer-encoding: chunked\ntrailer: X-A\n",
                     "abcd|x-a: 1",
+                )),
+            ),
+            (
+                ok(
+                    "Transfer-Encoding: chunked\r\nTrailer: X-KV-Usage, X-KV-Pools, X-A, Set-Cookie, Connection\r\n\
+                     Trailer: X-Request-Id, X-B\r\n",
+                    "4\r\nabcd\r\n0\r\nX-KV-Usage: 0.1\r\nX-KV-Pools: decode\r\nX-A: 1\r\nSet-Cookie: a=b\r\n\
+                     Connection: close\r\nX-Request-Id: other\r\nX-B: 2\r\n\r\n",
+                ),
+                Gets(got(
+                    "transfer-encoding: chunked\ntrailer: X-A, X-B\n",
+                    "abcd|x-a: 1|x-b: 2",
                 )),
             ),
             (
@@ -862,6 +905,22 @@ fn an_answer_ends_where_its_framing_says() {
                 BadGateway,
             ),
             (ok("Content-Length: 4, 5\r\n", "abcd"), BadGateway),
+            (
+                ok("Content-Length: 4\r\nContent-Length: 04\r\n", "abcd"),
+                BadGateway,
+            ),
+            (
+                ok("Content-Length: 9223372036854775808\r\n", "abcd"),
+                BadGateway,
+            ),
+            (
+                ok("Content-Length: 18446744073709551614\r\n", "abcd"),
+                BadGateway,
+            ),
+            (
+                ok("Content-Length: 18446744073709551615\r\n", "abcd"),
+                BadGateway,
+            ),
             (ok("Content-Length: +4\r\n", "abcd"), BadGateway),
             (ok("Content-Length: -1\r\n", "abcd"), BadGateway),
             (ok("Content-Length:\r\n", "abcd"), BadGateway),

@@ -306,6 +306,8 @@ async fn watch_and_tell(
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
+    /// `None` where it was ignored at the start, as `nohup` has it.
+    hang_up: Option<Signal>,
 }
 
 impl Signals {
@@ -313,17 +315,44 @@ impl Signals {
         Ok(Signals {
             terminate: signal(SignalKind::terminate()).context("SIGTERM can't be watched")?,
             interrupt: signal(SignalKind::interrupt()).context("SIGINT can't be watched")?,
+            hang_up: (!hang_up_is_ignored())
+                .then(|| signal(SignalKind::hangup()).context("SIGHUP can't be watched"))
+                .transpose()?,
         })
     }
 
     async fn next(&mut self) -> &'static str {
         let (name, came) = tokio::select! {
-            came = self.terminate.recv() => ("SIGTERM", came),
+            biased;
+            came = received(self.hang_up.as_mut()) => ("SIGHUP", came),
             came = self.interrupt.recv() => ("SIGINT", came),
+            came = self.terminate.recv() => ("SIGTERM", came),
         };
         if came.is_none() {
             pending::<()>().await;
         }
         name
     }
+}
+
+async fn received(signal: Option<&mut Signal>) -> Option<()> {
+    match signal {
+        Some(signal) => signal.recv().await,
+        None => pending().await,
+    }
+}
+
+/// Whether whoever started this process has made it deaf to SIGHUP (proc(5), `SigIgn`). Watching the
+/// signal would undo that.
+fn hang_up_is_ignored() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    ignores_hang_up(&status)
+}
+
+fn ignores_hang_up(status: &str) -> bool {
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigIgn:"))
+        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .is_some_and(|mask| mask & 1 != 0)
 }

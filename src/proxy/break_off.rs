@@ -2,9 +2,10 @@
 //! abnormally, never cleanly.
 //!
 //! hyper drops what it has not yet written when a body fails. So the failure is held back until
-//! everything before it has been handed to the kernel. A body that ends with its connection (to a
-//! HTTP/1.0 client, without a length) would look whole after an orderly end: until it is, its connection
-//! ends by a reset, whoever ends it (`client.rs`). Any other body is short of its framing then.
+//! everything before it has been handed to the kernel, or the client has taken nothing of it for
+//! `timeouts.client_idle`. A body that ends with its connection (to a HTTP/1.0 client, without a length)
+//! would look whole after an orderly end: until it is, its connection ends by a reset, whoever ends it
+//! (`client.rs`). Any other body is short of its framing then.
 
 use super::client::Client;
 use super::error::{BodyError, ProxyError};

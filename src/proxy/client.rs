@@ -47,6 +47,15 @@ pub enum Asked {
     Panicked,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum BreakingOff {
+    No,
+    /// When all that came before has left.
+    Waits,
+    /// At once: the peer has taken nothing for too long.
+    Now,
+}
+
 /// Of what came last, as much as the end of a head takes.
 const TAIL: usize = 4;
 
@@ -70,8 +79,12 @@ pub struct Client {
     connection: RefCell<Option<Waker>>,
     flushes: Cell<u64>,
     flush_waiter: RefCell<Option<Waker>>,
+    /// Whether an answer that broke off waits until what came before has left.
+    breaking_off: Cell<BreakingOff>,
     /// A request whose answer is whole, but has not all been handed to the kernel.
     leaving: RefCell<Option<Box<Ticket>>>,
+    /// The kernel has taken something since it last took nothing more.
+    some_left: Cell<bool>,
     /// Since when the kernel has taken nothing more: the peer does not read.
     stuck: Cell<Option<Instant>>,
     /// Bytes that the kernel has taken.
@@ -103,7 +116,9 @@ impl Client {
             connection: RefCell::new(None),
             flushes: Cell::new(0),
             flush_waiter: RefCell::new(None),
+            breaking_off: Cell::new(BreakingOff::No),
             leaving: RefCell::new(None),
+            some_left: Cell::new(false),
             stuck: Cell::new(None),
             sent: Cell::new(0),
             until_close: Cell::new(false),
@@ -274,16 +289,18 @@ impl Client {
         }
     }
 
-    /// The kernel takes nothing more at present.
-    pub(super) fn got_stuck(&self) {
+    /// The kernel takes nothing more at present; true where it has taken something since the last time.
+    pub(super) fn got_stuck(&self) -> bool {
         if self.stuck.get().is_none() {
             self.stuck.set(Some(Instant::now()));
         }
+        self.some_left.replace(false)
     }
 
     /// The kernel has taken so many bytes more.
     pub(super) fn bytes_left(&self, count: usize) {
         self.sent.set(self.sent.get() + count as u64);
+        self.some_left.set(true);
         if self.stuck.get().is_some() {
             self.stuck.set(Some(Instant::now()));
         }
@@ -300,12 +317,12 @@ impl Client {
         self.leaving.replace(Some(ticket));
     }
 
-    /// For how long the peer has taken nothing of what is left of an answer that is whole.
+    /// For how long the peer has taken nothing of what is left of an answer that is whole, or has
+    /// broken off.
     pub(super) fn takes_nothing(&self, now: Instant) -> Option<Duration> {
-        let since = self
-            .stuck
-            .get()
-            .filter(|_| self.leaving.borrow().is_some())?;
+        let since = self.stuck.get().filter(|_| {
+            self.leaving.borrow().is_some() || self.breaking_off.get() == BreakingOff::Waits
+        })?;
         Some(now.saturating_duration_since(since))
     }
 
@@ -329,9 +346,10 @@ impl Client {
         drop(self.leaving.take());
     }
 
-    /// Ready at the first flush after `since`.
+    /// Ready at the first flush after `since`, or when the peer has taken nothing for too long.
     pub(super) fn poll_flushed(&self, since: u64, cx: &Context<'_>) -> Poll<()> {
-        if self.flushes.get() == since {
+        if self.flushes.get() == since && self.breaking_off.get() != BreakingOff::Now {
+            self.breaking_off.set(BreakingOff::Waits);
             *self.flush_waiter.borrow_mut() = Some(cx.waker().clone());
             Poll::Pending
         } else {
@@ -343,6 +361,20 @@ impl Client {
     /// connection must not end cleanly, whoever ends it.
     pub(super) fn answers_until_close(&self) {
         self.until_close.set(true);
+    }
+
+    /// The peer has taken nothing for too long: an answer that broke off ends as one that did, any
+    /// other is the peer's to have left.
+    pub(super) fn give_up(&self) {
+        if self.breaking_off.get() == BreakingOff::No {
+            self.ask(Asked::Gone);
+            return;
+        }
+        self.breaking_off.set(BreakingOff::Now);
+        let waker = self.flush_waiter.borrow_mut().take();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
     }
 
     /// The connection must not end cleanly, whatever runs on it.

@@ -228,7 +228,7 @@ pub(super) fn sweep(client: &Client, worker: &Worker, now: Instant) {
         .takes_nothing(now)
         .is_some_and(|stuck| stuck > timeouts.client_idle)
     {
-        client.ask(Asked::Gone);
+        client.give_up();
     }
     match client.waiting() {
         Waiting::FirstByte if waited > timeouts.request_head => client.ask(Asked::Silent),

@@ -107,7 +107,9 @@ fn host<B>(request: &Request<B>) -> Result<(), ProxyError> {
         (Some(host), None) if !is_host(host.as_bytes()) => {
             "the request's Host header is not a host with an optional port: send the name or address that kvgauge is reached by"
         }
-        (Some(host), None) if !authority.is_none_or(|a| same_host(a, host)) => {
+        (Some(host), None)
+            if !authority.is_none_or(|a| same_host(a, request.uri().scheme(), host)) =>
+        {
             "the request's target and its Host header name different hosts: send one of them, or the same in both"
         }
         _ => return Ok(()),
@@ -149,11 +151,16 @@ fn is_port(text: &[u8]) -> bool {
     digits && (text.is_empty() || number())
 }
 
-fn same_host(authority: &Authority, host: &HeaderValue) -> bool {
+/// Without a port it is the scheme's (RFC 9110, 4.2).
+fn same_host(authority: &Authority, scheme: Option<&Scheme>, host: &HeaderValue) -> bool {
     let Ok(host) = Authority::try_from(host.as_bytes()) else {
         return false;
     };
-    let port = |a: &Authority| a.port_u16().unwrap_or(80);
+    let usual = match scheme {
+        Some(scheme) if *scheme == Scheme::HTTPS => 443,
+        _ => 80,
+    };
+    let port = |a: &Authority| a.port_u16().unwrap_or(usual);
     authority.host().eq_ignore_ascii_case(host.host()) && port(authority) == port(&host)
 }
 

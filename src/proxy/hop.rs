@@ -9,10 +9,13 @@ use super::error::ProxyError;
 use super::framing;
 use super::headers::{holds_any, lists, remove_all};
 use super::request_id::REQUEST_ID;
+use super::trailer;
 use super::upgrade::{Offer, Switch};
 use super::worker::Worker;
+use crate::net::belongs_in_head;
 use http::header::{
-    CONNECTION, CONTENT_LENGTH, EXPECT, Entry, HOST, TE, TRANSFER_ENCODING, UPGRADE,
+    CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, Entry, FORWARDED, HOST, PROXY_AUTHORIZATION, TE,
+    TRANSFER_ENCODING, UPGRADE,
 };
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, Uri, Version};
@@ -42,6 +45,19 @@ const OF_ONE_HOP: [HeaderName; 6] = [
 
 /// Framing, routing and the request's id are not a peer's to nominate away.
 const KEPT: [HeaderName; 4] = [HOST, CONTENT_LENGTH, TRANSFER_ENCODING, REQUEST_ID];
+
+/// Never behind a body, beside what is of one hop or [belongs in a head](belongs_in_head): what a proxy
+/// says of the client, what the request is known by, and who the client is.
+const NOT_BEHIND: [HeaderName; 8] = [
+    FORWARDED,
+    FORWARDED_FOR,
+    FORWARDED_PROTO,
+    FORWARDED_HOST,
+    REQUEST_ID,
+    COOKIE,
+    EXPECT,
+    PROXY_AUTHORIZATION,
+];
 
 /// See the [module](self) description. One for each connection.
 #[derive(Clone)]
@@ -174,7 +190,8 @@ fn to_origin_form(uri: &mut Uri) -> Option<HeaderValue> {
     host
 }
 
-/// Removes what `Connection` nominates, then what is of one hop by nature. `Trailer` is not.
+/// Removes what `Connection` nominates, then what is of one hop by nature. `Trailer` is not, but does
+/// not announce what would be taken off a head.
 fn strip(headers: &mut HeaderMap) {
     if holds_any(headers, &[CONNECTION]) {
         let nominated: Vec<HeaderName> = headers
@@ -189,6 +206,9 @@ fn strip(headers: &mut HeaderMap) {
         }
     }
     remove_all(headers, &OF_ONE_HOP);
+    trailer::withhold(headers, |name| {
+        OF_ONE_HOP.contains(name) || NOT_BEHIND.contains(name) || belongs_in_head(name)
+    });
 }
 
 // === impl Hop ===

@@ -130,9 +130,19 @@ fn poll_write(
     }
 }
 
-fn wrote(client: &Client, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+fn wrote(
+    client: &Client,
+    cx: &Context<'_>,
+    written: Poll<io::Result<usize>>,
+) -> Poll<io::Result<usize>> {
     match &written {
-        Poll::Pending => client.got_stuck(),
+        Poll::Pending => {
+            // hyper, whose buffer was full, does not look whether there is room for more of the body
+            // now. Without that nobody would see that the router has sent all of it, or broken off.
+            if client.got_stuck() {
+                cx.waker().wake_by_ref();
+            }
+        }
         Poll::Ready(Ok(count)) => client.bytes_left(*count),
         Poll::Ready(Err(_)) => {}
     }
@@ -163,7 +173,8 @@ impl AsyncWrite for ClientIo {
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
         let (stream, client) = self.parts()?;
-        wrote(client, poll_write(stream, cx, || stream.try_write(buf)))
+        let written = poll_write(stream, cx, || stream.try_write(buf));
+        wrote(client, cx, written)
     }
 
     fn poll_write_vectored(
@@ -173,7 +184,7 @@ impl AsyncWrite for ClientIo {
     ) -> Poll<io::Result<usize>> {
         let (stream, client) = self.parts()?;
         let written = poll_write(stream, cx, || stream.try_write_vectored(bufs));
-        wrote(client, written)
+        wrote(client, cx, written)
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -20,6 +20,7 @@ mod serve;
 mod stack;
 mod stamp;
 mod ticket;
+mod trailer;
 mod tunnel;
 mod turn;
 mod upgrade;

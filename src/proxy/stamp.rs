@@ -6,6 +6,7 @@
 //! credentials, so that a page's script can read them. Without an `Origin` nothing of CORS is touched.
 
 use super::headers::{holds_any, lists, remove_all};
+use super::trailer;
 use crate::publish::Stamps;
 use http::header::{
     ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS,
@@ -80,6 +81,7 @@ impl StampNames {
 
     fn remove_from(&self, headers: &mut HeaderMap) {
         remove_all(headers, &self.all);
+        trailer::withhold(headers, |name| self.all.contains(name));
     }
 }
 

@@ -21,6 +21,7 @@ pub(crate) struct Setup {
     environment: Vec<(String, String)>,
     workers: usize,
     open_files: Option<u64>,
+    deaf_to_hang_up: bool,
     /// Stands in where a test names no source, so that no default one is read.
     nobody: Option<Page>,
 }
@@ -36,6 +37,7 @@ impl Setup {
             environment: Vec::new(),
             workers: 2,
             open_files: None,
+            deaf_to_hang_up: false,
             nobody: None,
         }
     }
@@ -89,6 +91,12 @@ impl Setup {
         self
     }
 
+    /// As `nohup` starts it.
+    pub(crate) fn deaf_to_hang_up(mut self) -> Self {
+        self.deaf_to_hang_up = true;
+        self
+    }
+
     pub(crate) fn start(mut self) -> Kvgauge {
         let own = self.settings.contains("[[source]]");
         if self.sources.is_empty() && !own {
@@ -101,16 +109,20 @@ impl Setup {
         std::fs::write(&file, &self.settings).unwrap();
 
         let program = env!("CARGO_BIN_EXE_kvgauge");
-        let mut command = match self.open_files {
-            None => Command::new(program),
-            Some(limit) => {
-                let mut command = Command::new("sh");
-                command
-                    .arg("-c")
-                    .arg(format!("ulimit -n {limit} && exec \"$0\" \"$@\""));
-                command.arg(program);
-                command
-            }
+        let mut before = String::new();
+        if let Some(limit) = self.open_files {
+            before.push_str(&format!("ulimit -n {limit} && "));
+        }
+        if self.deaf_to_hang_up {
+            before.push_str("trap '' HUP && ");
+        }
+        let mut command = if before.is_empty() {
+            Command::new(program)
+        } else {
+            let mut command = Command::new("sh");
+            command.arg("-c").arg(before + "exec \"$0\" \"$@\"");
+            command.arg(program);
+            command
         };
         command.arg("serve").arg("--config").arg(&file);
         command.args(["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]);

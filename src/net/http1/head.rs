@@ -20,6 +20,10 @@ pub(in super::super) struct Limits {
 /// Fields for which there is room on the stack.
 const USUAL_FIELDS: usize = 100;
 
+/// The longest body, in bytes. hyper can't pass on one of 2^64 less one or two, and elsewhere a length
+/// has a sign.
+const LONGEST: u64 = u64::MAX >> 1;
+
 /// A head, and what follows it.
 pub(in super::super) struct Head {
     pub(in super::super) parts: response::Parts,
@@ -150,10 +154,13 @@ fn decoder(parts: &response::Parts, method: &Method) -> Result<Decoder, Broken> 
         });
     }
     if headers.contains_key(CONTENT_LENGTH) {
-        let length = length(headers);
-        return length
-            .map(Decoder::length)
-            .ok_or(Broken::NotHttp("its Content-Length is not one number"));
+        let Some(length) = length(headers) else {
+            return Err(Broken::NotHttp("its Content-Length is not one number"));
+        };
+        if length > LONGEST {
+            return Err(Broken::NotHttp("its Content-Length is over 2^63 - 1"));
+        }
+        return Ok(Decoder::length(length));
     }
     Ok(Decoder::until_the_end())
 }

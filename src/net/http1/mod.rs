@@ -23,6 +23,7 @@ pub(super) use connection::Connection;
 pub(super) use decoder::Decoder;
 pub(super) use head::Limits;
 pub(super) use outgoing::Outgoing;
+pub use trailers::belongs_in_head;
 
 #[cfg(test)]
 mod tests;

@@ -252,3 +252,21 @@ impl Body for Pieces {
         Poll::Ready(self.0.next().map(|piece| Ok(Frame::data(piece.into()))))
     }
 }
+
+#[test]
+fn a_length_is_at_most_what_has_a_sign_elsewhere() {
+    let head = |length: &str| {
+        let text = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n");
+        parse(&mut BytesMut::from(text.as_bytes()), &Method::GET, &LIMITS)
+    };
+    assert!(matches!(
+        head("9223372036854775807"),
+        Ok(Parsed::Head(head)) if head.decoder.left() == Some(u64::MAX >> 1)
+    ));
+    for length in ["9223372036854775808", "18446744073709551615"] {
+        assert!(
+            matches!(head(length), Err(Broken::NotHttp(why)) if why.contains("2^63")),
+            "{length}"
+        );
+    }
+}

@@ -27,13 +27,19 @@ const NEVER: [HeaderName; 12] = [
     TRANSFER_ENCODING,
 ];
 
+/// Whether a field frames, routes or controls a message, and so never stands behind its body.
+#[must_use]
+pub fn belongs_in_head(name: &HeaderName) -> bool {
+    NEVER.contains(name)
+}
+
 /// The names that a head announces.
 pub(super) fn announced(headers: &HeaderMap) -> Vec<HeaderName> {
     let lines = headers.get_all(TRAILER).iter();
     lines
         .flat_map(|line| line.as_bytes().split(|b| *b == b','))
         .filter_map(|name| HeaderName::from_bytes(name.trim_ascii()).ok())
-        .filter(|name| !NEVER.contains(name))
+        .filter(|name| !belongs_in_head(name))
         .collect()
 }
 

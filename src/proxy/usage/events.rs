@@ -1,12 +1,13 @@
 //! An event stream (WHATWG HTML, 9.2.5), as far as usage, model and the first content need it.
 
 use super::{Found, fields};
-use memchr::memchr;
+use memchr::memchr2;
 use memchr::memmem::Finder;
 use std::sync::LazyLock;
 
 /// Reads `data:` lines. A line cut by a frame's end is carried over, up to a bound; a longer one is
-/// passed by without being read.
+/// passed by without being read. Lines end with CR, LF or both; between the two stands an empty line,
+/// which says nothing.
 #[derive(Debug)]
 pub struct Events {
     most_carry: usize,
@@ -37,7 +38,7 @@ impl Events {
     /// Reads a frame; true when the first content event ended in it.
     pub(super) fn feed(&mut self, mut frame: &[u8]) -> bool {
         let seen_before = self.content_seen;
-        while let Some(end) = memchr(b'\n', frame) {
+        while let Some(end) = memchr2(b'\r', b'\n', frame) {
             let (line, rest) = (&frame[..end], &frame[end + 1..]);
             frame = rest;
             if std::mem::take(&mut self.skipping) {
@@ -148,6 +149,24 @@ mod tests {
         }
         let single: Vec<&[u8]> = bytes.chunks(1).collect();
         assert_eq!(read(&single, 1024).0.usage, EXPECTED);
+    }
+
+    #[test]
+    fn a_line_ends_with_cr_lf_or_both() {
+        for end in ["\r", "\n", "\r\n"] {
+            let stream = STREAM.replace("\r\n", "\n").replace('\n', end);
+            let bytes = stream.as_bytes();
+            for cut in 0..=bytes.len() {
+                let (found, first) = read(&[&bytes[..cut], &bytes[cut..]], 1024);
+                assert_eq!(found.usage, EXPECTED, "{end:?} cut at {cut}");
+                assert_eq!(found.model.as_deref(), Some("m"));
+                assert!(first.is_some());
+            }
+            let long = format!("data: {{\"x\":\"{}", "y".repeat(300));
+            let rest = format!("\"}}{end}{stream}");
+            let (found, _) = read(&[long.as_bytes(), rest.as_bytes()], 256);
+            assert_eq!(found.usage, EXPECTED, "{end:?} behind a long line");
+        }
     }
 
     #[test]

@@ -1,20 +1,39 @@
 //! A packed body (RFC 9110, 8.4.1), of which a copy is unpacked for its reader as it flows past.
 //!
-//! The work is bounded by what came: [`FREE`] bytes, and [`MOST_RATIO`] times the packed ones, which no
-//! answer of a model comes near. Whatever is beyond (a bomb), or is not the coding that it calls
-//! itself, is read no further and nothing of it is known.
+//! The work is bounded by what came: [`FREE`] bytes, and [`MOST_RATIO`] times the packed ones, of which
+//! one frame takes no more than [`MOST_AT_ONCE`]. A member of gzip costs [`MEMBER`] bytes of that, as one
+//! that holds nothing is work too. Whatever is beyond (a bomb), or is not the coding that it calls
+//! itself, is read no further and nothing of it is known. What is done is taken from the task's turn, so
+//! that an answer that comes fast does not hold up the others of its worker.
 
 use super::Plain;
-use flate2::write::{MultiGzDecoder, ZlibDecoder};
+use flate2::write::{GzDecoder, ZlibDecoder};
 use http::HeaderMap;
 use http::header::CONTENT_ENCODING;
 use std::io::{self, Write};
+use std::task::{Context, Poll, Waker};
+use tokio::task::coop::poll_proceed;
 
-/// Bytes that may be unpacked whatever they were packed into.
-const FREE: u64 = 1 << 20;
+/// Bytes that may be unpacked whatever they were packed into. Event streams that are packed without a
+/// flush come to 60 times their packed size, and to 250 where a model says the same word again and
+/// again; this is what some 17,000 of their events make.
+const FREE: u64 = 4 << 20;
 
-/// Bytes that may be unpacked for each byte that came.
-const MOST_RATIO: u64 = 64;
+/// Bytes that may be unpacked for each byte that came. Event streams that are flushed after each event
+/// come to 15 to 30, JSON to less.
+const MOST_RATIO: u64 = 32;
+
+/// Bytes that one frame (64 KiB at most) may be unpacked to, whatever came before.
+const MOST_AT_ONCE: u64 = FREE;
+
+/// What beginning a member of gzip costs, as bytes unpacked.
+const MEMBER: u64 = 4 << 10;
+
+/// What looking at a packed byte may cost, as bytes unpacked: blocks that hold nothing have tables too.
+const LOOK: u64 = 16;
+
+/// Bytes unpacked that are one step of a task's turn (tokio's has 128, a read or a write is one).
+const STEP: u64 = 16 << 10;
 
 /// How a body is packed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +57,7 @@ pub(super) struct Packed {
 
 #[derive(Debug)]
 enum Decoder {
-    Gzip(MultiGzDecoder<Sink>),
+    Gzip(GzDecoder<Sink>),
     Deflate(ZlibDecoder<Sink>),
 }
 
@@ -48,6 +67,8 @@ struct Sink {
     reader: Plain,
     /// How many bytes more may come out.
     left: u64,
+    /// And how many of this frame.
+    left_at_once: u64,
     content: bool,
 }
 
@@ -79,7 +100,7 @@ impl Coding {
 
 impl Packed {
     pub(super) fn gzip(reader: Plain) -> Packed {
-        let decoder = Decoder::Gzip(MultiGzDecoder::new(Sink::new(reader)));
+        let decoder = Decoder::Gzip(GzDecoder::new(Sink::new(reader)));
         Packed {
             decoder: Some(decoder),
         }
@@ -94,16 +115,12 @@ impl Packed {
 
     /// Reads a frame; true when it brought content, which of a body that can't be read is any byte.
     pub(super) fn feed(&mut self, frame: &[u8]) -> bool {
-        let Some(decoder) = &mut self.decoder else {
+        let fed = self.decoder.take().and_then(|d| d.feed(frame).ok());
+        let Some((decoder, content)) = fed else {
             return !frame.is_empty();
         };
-        match decoder.feed(frame) {
-            Ok(content) => content,
-            Err(_) => {
-                self.decoder = None;
-                !frame.is_empty()
-            }
-        }
+        self.decoder = Some(decoder);
+        content
     }
 
     /// The reader, with what it found up to the body's end or to where it broke off.
@@ -124,24 +141,61 @@ impl Packed {
 // === impl Decoder ===
 
 impl Decoder {
-    fn feed(&mut self, frame: &[u8]) -> io::Result<bool> {
+    fn feed(mut self, frame: &[u8]) -> io::Result<(Decoder, bool)> {
         let sink = self.sink();
         let came = u64::try_from(frame.len()).unwrap_or(u64::MAX);
         sink.left = sink.left.saturating_add(came.saturating_mul(MOST_RATIO));
-        let writer: &mut dyn Write = match self {
-            Decoder::Gzip(decoder) => decoder,
-            Decoder::Deflate(decoder) => decoder,
-        };
-        writer.write_all(frame)?;
+        sink.left_at_once = MOST_AT_ONCE;
         // What is still inside may be the event that the client is about to get.
-        writer.flush()?;
-        Ok(std::mem::take(&mut self.sink().content))
+        let mut fed = match self {
+            Decoder::Gzip(decoder) => {
+                let mut decoder = members(decoder, frame)?;
+                decoder.flush()?;
+                Decoder::Gzip(decoder)
+            }
+            Decoder::Deflate(mut decoder) => {
+                decoder.write_all(frame)?;
+                decoder.flush()?;
+                Decoder::Deflate(decoder)
+            }
+        };
+        let sink = fed.sink();
+        let content = std::mem::take(&mut sink.content);
+        take_from_turn(MOST_AT_ONCE - sink.left_at_once + came.saturating_mul(LOOK));
+        Ok((fed, content))
     }
 
     fn sink(&mut self) -> &mut Sink {
         match self {
             Decoder::Gzip(decoder) => decoder.get_mut(),
             Decoder::Deflate(decoder) => decoder.get_mut(),
+        }
+    }
+}
+
+/// Feeds a frame to a member of gzip, and to those behind it.
+fn members(mut decoder: GzDecoder<Sink>, mut frame: &[u8]) -> io::Result<GzDecoder<Sink>> {
+    while !frame.is_empty() {
+        let taken = decoder.write(frame)?;
+        if taken == 0 {
+            // The member has ended.
+            let mut sink = decoder.finish()?;
+            sink.charge(MEMBER)?;
+            decoder = GzDecoder::new(sink);
+        }
+        frame = frame.get(taken..).unwrap_or_default();
+    }
+    Ok(decoder)
+}
+
+/// Lets the task's next read or write give way to others once its turn is used up. Nobody is to be woken
+/// here: whoever reads or writes then is.
+fn take_from_turn(work: u64) {
+    let mut nobody = Context::from_waker(Waker::noop());
+    for _ in 0..work / STEP {
+        match poll_proceed(&mut nobody) {
+            Poll::Ready(step) => step.made_progress(),
+            Poll::Pending => return,
         }
     }
 }
@@ -153,18 +207,23 @@ impl Sink {
         Sink {
             reader,
             left: FREE,
+            left_at_once: MOST_AT_ONCE,
             content: false,
         }
+    }
+
+    fn charge(&mut self, work: u64) -> io::Result<()> {
+        let less = |left: u64| left.checked_sub(work).ok_or(io::ErrorKind::QuotaExceeded);
+        self.left = less(self.left)?;
+        self.left_at_once = less(self.left_at_once)?;
+        Ok(())
     }
 }
 
 impl Write for Sink {
     fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
         let came = u64::try_from(piece.len()).unwrap_or(u64::MAX);
-        self.left = self
-            .left
-            .checked_sub(came)
-            .ok_or(io::ErrorKind::QuotaExceeded)?;
+        self.charge(came)?;
         self.content |= self.reader.feed(piece);
         Ok(piece.len())
     }
@@ -296,12 +355,71 @@ mod tests {
             let Some(decoder) = &mut packed.decoder else {
                 break;
             };
-            let sent = FREE + 64_000;
+            let sent = FREE + 1000 * MOST_RATIO;
             unpacked += sent.saturating_sub(decoder.sink().left);
             assert!(unpacked < 3 * FREE, "{unpacked}");
         }
         assert!(packed.decoder.is_none(), "it was unpacked to its end");
         assert_eq!(read("gzip", &[&bomb]).usage, Usage::default());
+    }
+
+    #[test]
+    fn a_member_costs_something_even_if_nothing_is_in_it() {
+        let empty = gzip(b"");
+        let mut packed = Packed::gzip(Plain::Blind);
+        let mut fed = 0;
+        while packed.decoder.is_some() {
+            packed.feed(&empty);
+            fed += 1;
+            assert!(fed < 2000, "members that hold nothing are read on and on");
+        }
+        // The same in one frame.
+        let mut packed = Packed::gzip(Plain::Blind);
+        packed.feed(&empty.repeat(2000));
+        assert!(packed.decoder.is_none());
+        // A server that makes a member of each event is read.
+        let mut reader = reader("gzip", "text/event-stream");
+        for n in 0..5000 {
+            let event = format!(
+                "data: {{\"id\":\"chatcmpl-{n:032x}\",\"object\":\"chat.completion.chunk\",\"model\":\"m\",\
+                 \"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"word {n}\"}},\"finish_reason\":null}}]}}\n\n"
+            );
+            reader.feed(&gzip(event.as_bytes()));
+        }
+        reader.feed(&gzip(
+            b"data: {\"usage\":{\"prompt_tokens\":12,\"completion_tokens\":34}}\n\n",
+        ));
+        assert_eq!(reader.finish().usage, USAGE);
+    }
+
+    #[test]
+    fn what_came_before_is_no_leave_to_unpack_all_at_once() {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::none());
+        encoder.write_all(&vec![b' '; 1 << 20]).unwrap();
+        let plain = encoder.finish().unwrap();
+        let bomb = gzip(&vec![b' '; 8 << 20]);
+        let mut packed = Packed::gzip(Plain::Blind);
+        for frame in plain.chunks(64 << 10) {
+            packed.feed(frame);
+        }
+        assert!(packed.decoder.as_mut().unwrap().sink().left > 16 << 20);
+        packed.feed(&bomb);
+        assert!(packed.decoder.is_none(), "8 MiB in one frame");
+    }
+
+    #[tokio::test]
+    async fn unpacking_is_taken_from_the_tasks_turn() {
+        use tokio::task::coop::has_budget_remaining;
+        let bomb = gzip(&vec![b' '; 4_000_000]);
+        let (before, after, read) = tokio::spawn(async move {
+            let mut packed = Packed::gzip(Plain::Blind);
+            let before = has_budget_remaining();
+            packed.feed(&bomb);
+            (before, has_budget_remaining(), packed.decoder.is_some())
+        })
+        .await
+        .unwrap();
+        assert_eq!((before, after, read), (true, false, true));
     }
 
     #[test]
