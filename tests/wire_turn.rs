@@ -174,6 +174,37 @@ fn a_client_that_sends_all_before_it_reads_gets_an_early_answer() {
 }
 
 #[test]
+fn an_answer_may_begin_before_its_request_is_over() {
+    const HALF: usize = 6 << 20;
+    let upstream = Upstream::new(|connection| {
+        connection.request_head()?;
+        connection.send(support::upstream::STREAM)?;
+        connection.chunk("begun")?;
+        let body = connection.exactly(2 * HALF)?;
+        let good = body.iter().all(|byte| *byte == b'x');
+        connection.chunk(if good { "whole" } else { "mixed up" })?;
+        connection.send("0\r\n\r\n")?;
+        Ok(Next::Close)
+    });
+    let kvgauge = Setup::new(upstream.address()).start();
+    let mut client = Client::connect(kvgauge.listen);
+    let half = vec![b'x'; HALF];
+    client.send(format!(
+        "POST {CHAT} HTTP/1.1\r\nHost: k\r\nContent-Length: {}\r\n\r\n",
+        2 * HALF
+    ));
+    client.send(&half);
+    assert_eq!(client.head().status(), 200);
+    assert_eq!(client.chunk().unwrap(), b"begun");
+    client.send(&half);
+    assert_eq!(client.chunk().unwrap(), b"whole");
+    assert_eq!(client.chunk(), None);
+    let line = kvgauge.line(1);
+    assert_eq!(line["outcome"], "complete", "{line}");
+    assert_eq!(line["bytes_in"], 2 * HALF, "{line}");
+}
+
+#[test]
 fn a_client_that_leaves_is_seen_behind_whatever_came_with_its_request() {
     let upstream = Upstream::new(|connection| {
         connection.request()?;
