@@ -341,9 +341,6 @@ impl fmt::Debug for Switched {
     }
 }
 
-/// The least that hyper accepts for its buffers, in bytes.
-pub const MIN_BUFFER: usize = 8192;
-
 // === impl About ===
 
 impl About {

@@ -8,7 +8,6 @@ use super::stack::{Router, StackParts};
 use super::tunnel::Handover;
 use super::turn::Turns;
 use super::worker::{Phase, Worker};
-use crate::net::MIN_BUFFER;
 use crate::telemetry::log::{Record, Usage};
 use bytes::Bytes;
 use http_body::Body;
@@ -22,6 +21,9 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
+
+/// The least that hyper accepts for its buffers, in bytes.
+const MIN_BUFFER: usize = 8192;
 
 /// Past `timeouts.request` by so much, the request's own clock has not been able to end it.
 const OVERDUE: Duration = Duration::from_millis(500);

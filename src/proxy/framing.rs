@@ -4,6 +4,7 @@
 
 use super::error::{ProxyError, Stage};
 use super::headers::holds_any;
+use crate::net::members;
 use http::header::{CONTENT_LENGTH, EXPECT, HOST, TRANSFER_ENCODING};
 use http::uri::{Authority, Scheme};
 use http::{HeaderMap, HeaderValue, Method, Request, Version};
@@ -180,11 +181,7 @@ fn expectation(headers: &HeaderMap) -> Result<(), ProxyError> {
     if !holds_any(headers, &[EXPECT]) {
         return Ok(());
     }
-    let met = headers
-        .get_all(EXPECT)
-        .iter()
-        .flat_map(|line| line.as_bytes().split(|b| *b == b','))
-        .map(<[u8]>::trim_ascii)
+    let met = members(headers, &EXPECT)
         .all(|one| one.is_empty() || one.eq_ignore_ascii_case(b"100-continue"));
     if met {
         return Ok(());

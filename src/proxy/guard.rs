@@ -1,7 +1,7 @@
 //! A panic below this layer ends its request and nothing else: before the head it is answered as any
-//! other error, in the client's body it breaks that off; of the router's body `break_off.rs` takes care. Where it was is told by the
-//! hook in `telemetry`, which counts it too. What panics above this layer ends its connection, in
-//! `connection.rs`.
+//! other error, in the client's body it breaks that off; of the router's body `break_off.rs` takes care.
+//! Where it was is told by the hook in `telemetry`, which counts it too. What panics above this layer
+//! ends its connection, in `connection.rs`.
 
 use super::error::{BoxError, ProxyError};
 use http::{Request, Response};

@@ -12,7 +12,7 @@ use super::request_id::REQUEST_ID;
 use super::trailer;
 use super::upgrade::{Offer, Switch};
 use super::worker::Worker;
-use crate::net::belongs_in_head;
+use crate::net::{belongs_in_head, members};
 use http::header::{
     CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, Entry, FORWARDED, HOST, PROXY_AUTHORIZATION, TE,
     TRANSFER_ENCODING, UPGRADE,
@@ -107,7 +107,7 @@ impl HopLayer {
         let unsized_body =
             !request.body().is_end_stream() && request.body().size_hint().exact().is_none();
         let headers = request.headers_mut();
-        let trailers = lists(headers, TE, b"trailers");
+        let trailers = lists(headers, &TE, b"trailers");
         strip(headers);
         remove_all(headers, &[EXPECT]);
         if let Some(offer) = offer {
@@ -194,11 +194,8 @@ fn to_origin_form(uri: &mut Uri) -> Option<HeaderValue> {
 /// not announce what would be taken off a head.
 fn strip(headers: &mut HeaderMap) {
     if holds_any(headers, &[CONNECTION]) {
-        let nominated: Vec<HeaderName> = headers
-            .get_all(CONNECTION)
-            .iter()
-            .flat_map(|v| v.as_bytes().split(|b| *b == b','))
-            .filter_map(|name| HeaderName::from_bytes(name.trim_ascii()).ok())
+        let nominated: Vec<HeaderName> = members(headers, &CONNECTION)
+            .filter_map(|name| HeaderName::from_bytes(name).ok())
             .filter(|name| !KEPT.contains(name))
             .collect();
         for name in nominated {

@@ -126,7 +126,7 @@ fn exposes_all(headers: &HeaderMap) -> bool {
     let credentials = headers
         .get(ACCESS_CONTROL_ALLOW_CREDENTIALS)
         .is_some_and(|v| v == "true");
-    !credentials && lists(headers, ACCESS_CONTROL_EXPOSE_HEADERS, b"*")
+    !credentials && lists(headers, &ACCESS_CONTROL_EXPOSE_HEADERS, b"*")
 }
 
 impl<S> Layer<S> for StampLayer {

@@ -2,6 +2,7 @@
 //! head's `Trailer` does not announce (RFC 9110, 6.6.2), so what must not come is not announced.
 
 use super::headers::holds_any;
+use crate::net::members;
 use http::header::TRAILER;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
@@ -13,12 +14,7 @@ pub(super) fn withhold(headers: &mut HeaderMap, kept_back: impl Fn(&HeaderName) 
     }
     let mut left: Vec<u8> = Vec::new();
     let mut same = true;
-    for member in headers
-        .get_all(TRAILER)
-        .iter()
-        .flat_map(|line| line.as_bytes().split(|b| *b == b','))
-        .map(<[u8]>::trim_ascii)
-    {
+    for member in members(headers, &TRAILER) {
         match HeaderName::from_bytes(member) {
             Ok(name) if !kept_back(&name) => {
                 if !left.is_empty() {

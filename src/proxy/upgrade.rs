@@ -32,7 +32,7 @@ impl Offer {
         if !holds_any(headers, &[UPGRADE])
             || request.version() != Version::HTTP_11
             || !request.body().is_end_stream()
-            || !lists(headers, CONNECTION, b"upgrade")
+            || !lists(headers, &CONNECTION, b"upgrade")
         {
             return None;
         }

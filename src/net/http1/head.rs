@@ -1,6 +1,7 @@
 //! The head of an answer, and what it says of its body (RFC 9112, 6.3).
 
 use super::{Broken, Decoder};
+use crate::net::members;
 use bytes::{Bytes, BytesMut};
 use http::header::{CONNECTION, CONTENT_LENGTH, HeaderName, HeaderValue, TRANSFER_ENCODING};
 use http::{HeaderMap, Method, Response, StatusCode, Version, response};
@@ -189,12 +190,6 @@ fn keeps_alive(parts: &response::Parts) -> bool {
         Version::HTTP_10 => says(b"keep-alive") && !says(b"close"),
         _ => !says(b"close"),
     }
-}
-
-fn members<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a [u8]> {
-    let lines = headers.get_all(name).into_iter();
-    let members = lines.flat_map(|line| line.as_bytes().split(|b| *b == b','));
-    members.map(<[u8]>::trim_ascii)
 }
 
 fn last_member<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a [u8]> {

@@ -1,6 +1,7 @@
 //! Fields behind a chunked body (RFC 9110, 6.5).
 
 use super::Broken;
+use crate::net::members;
 use http::HeaderMap;
 use http::header::{
     AUTHORIZATION, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE,
@@ -35,10 +36,8 @@ pub fn belongs_in_head(name: &HeaderName) -> bool {
 
 /// The names that a head announces.
 pub(super) fn announced(headers: &HeaderMap) -> Vec<HeaderName> {
-    let lines = headers.get_all(TRAILER).iter();
-    lines
-        .flat_map(|line| line.as_bytes().split(|b| *b == b','))
-        .filter_map(|name| HeaderName::from_bytes(name.trim_ascii()).ok())
+    members(headers, &TRAILER)
+        .filter_map(|name| HeaderName::from_bytes(name).ok())
         .filter(|name| !belongs_in_head(name))
         .collect()
 }
