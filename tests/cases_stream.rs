@@ -358,10 +358,8 @@ fn b29_500_clients_that_leave_keep_no_connection_open() {
         }
     });
     upstream.none_open(Duration::from_secs(2));
-    assert_eq!(
-        kvgauge.metrics().sum("kvgauge_requests_in_flight", &[]),
-        0.0
-    );
+    // The router's connection is closed a moment before the request is recorded.
+    kvgauge.until_metric("kvgauge_requests_in_flight", &[], Some(0.0));
     let lines = kvgauge.lines_to_the_end();
     assert_eq!(lines.len(), 500);
     let gone = lines
