@@ -15,23 +15,22 @@
 //! as [`Switched`].
 
 mod body;
+mod exchange;
 
-use super::http1::{Answer, Broken, Connection, Limits, Outgoing};
+use super::http1::{Broken, Connection};
 use super::{Addresses, Connect, DialError, Plain};
 use crate::config::Target;
-use body::Lease;
 pub use body::PooledBody;
 use bytes::Bytes;
-use http::{Request, Response, StatusCode};
+pub use exchange::Exchange;
+use http::{Request, Response};
 use http_body::Body;
 use std::any::Any;
 use std::cell::RefCell;
 use std::error::Error;
 use std::fmt;
-use std::future::{Future, poll_fn};
 use std::marker::PhantomData;
 use std::net::IpAddr;
-use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
@@ -195,13 +194,13 @@ impl<B, C: Connect> Clone for Pool<B, C> {
 
 impl<B, C> tower::Service<Request<B>> for Pool<B, C>
 where
-    B: Body<Data = Bytes> + 'static,
+    B: Body<Data = Bytes> + Unpin + 'static,
     B::Error: Into<Box<dyn Error + Send + Sync>>,
     C: Connect + 'static,
 {
     type Response = Response<PooledBody<B, C>>;
     type Error = PoolError<C::Error>;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>>>>;
+    type Future = Exchange<B, C>;
 
     /// Always ready: a request dials when no connection is free.
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
@@ -209,56 +208,7 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        Box::pin(exchange(Rc::clone(&self.shared), request))
-    }
-}
-
-async fn exchange<B, C>(
-    shared: Rc<Shared<C>>,
-    request: Request<B>,
-) -> Result<Response<PooledBody<B, C>>, PoolError<C::Error>>
-where
-    B: Body<Data = Bytes> + 'static,
-    B::Error: Into<Box<dyn Error + Send + Sync>>,
-    C: Connect + 'static,
-{
-    let mut outgoing = Box::new(Outgoing::new(request));
-    let limits = Limits {
-        fields: shared.limits.header_fields,
-        head_bytes: shared.limits.header_bytes,
-    };
-    loop {
-        let (kept, reused) = match shared.take_idle() {
-            Some(kept) => (kept, true),
-            None => (shared.connect().await?, false),
-        };
-        let Kept {
-            mut connection,
-            about,
-        } = kept;
-        let sent = Instant::now();
-        let head = poll_fn(|cx| connection.poll_exchange(&mut outgoing, &limits, cx)).await;
-        let head = match head {
-            Ok(head) => head,
-            // Only a kept connection can be closed by the peer before anything was written, and each
-            // round uses one up, so this ends.
-            Err(Broken::Io(_) | Broken::Ended(_)) if reused && !outgoing.is_written() => continue,
-            Err(error) => return Err(PoolError::Broken(error)),
-        };
-        let answered = Instant::now();
-        let mut parts = head.parts;
-        parts.extensions.insert(Sent { sent, answered });
-        if parts.status == StatusCode::SWITCHING_PROTOCOLS {
-            parts.extensions.insert(Switched::new(connection));
-            return Ok(Response::from_parts(parts, PooledBody::over()));
-        }
-        let upload = (!outgoing.is_out()).then_some(outgoing);
-        let answer = Answer::new(connection, head.decoder, head.keeps_alive, upload);
-        let lease = Lease {
-            about,
-            pool: Rc::downgrade(&shared),
-        };
-        return Ok(Response::from_parts(parts, PooledBody::new(answer, lease)));
+        Exchange::new(Rc::clone(&self.shared), request)
     }
 }
 
@@ -271,11 +221,10 @@ impl<C: Connect> Shared<C> {
             && kept.connection.is_quiet()
     }
 
-    fn take_idle(&self) -> Option<Kept<C::Stream>> {
+    fn take_idle(&self, now: Instant) -> Option<Kept<C::Stream>> {
         self.addresses.used();
         let mut idle = self.idle.borrow_mut();
         let mut kept = idle.pop()?;
-        let now = Instant::now();
         while !self.usable(&mut kept, now) {
             kept = idle.pop()?;
         }
@@ -295,7 +244,7 @@ impl<C: Connect> Shared<C> {
         idle.push(kept);
     }
 
-    async fn connect(&self) -> Result<Kept<C::Stream>, PoolError<C::Error>> {
+    async fn connect(self: Rc<Self>) -> Result<Kept<C::Stream>, PoolError<C::Error>> {
         let connect = self.connect.connect(&self.target, self.limits.connect);
         let stream = connect.await.map_err(PoolError::Dial)?;
         let peer = C::peer(&stream);

@@ -2,7 +2,7 @@
 //! neither waits for the other. A client that sends all before it reads anything, and a server that
 //! answers as it reads, would else wait for each other.
 
-use super::http1::{Answer, Broken};
+use super::http1::{Broken, Exchange};
 use bytes::Bytes;
 use http_body::{Body, Frame};
 use std::error::Error;
@@ -21,15 +21,15 @@ pub(super) struct Pumped {
 
 impl Pumped {
     /// Starts the task, within a tokio `LocalRuntime` or `LocalSet`.
-    pub(super) fn start<B, S>(answer: Answer<B, S>) -> Pumped
+    pub(super) fn start<B, S>(exchange: Exchange<B, S>) -> Pumped
     where
-        B: Body<Data = Bytes> + 'static,
+        B: Body<Data = Bytes> + Unpin + 'static,
         B::Error: Into<Box<dyn Error + Send + Sync>>,
         S: AsyncRead + AsyncWrite + Unpin + 'static,
     {
-        let left = answer.decoder().left();
+        let left = exchange.decoder().left();
         let (sender, pieces) = mpsc::channel(1);
-        tokio::task::spawn_local(pump(answer, sender));
+        tokio::task::spawn_local(pump(exchange, sender));
         Pumped { pieces, left }
     }
 
@@ -47,20 +47,20 @@ impl Pumped {
     }
 }
 
-async fn pump<B, S>(mut answer: Answer<B, S>, sender: mpsc::Sender<Piece>)
+async fn pump<B, S>(mut exchange: Exchange<B, S>, sender: mpsc::Sender<Piece>)
 where
-    B: Body<Data = Bytes>,
+    B: Body<Data = Bytes> + Unpin,
     B::Error: Into<Box<dyn Error + Send + Sync>>,
     S: AsyncRead + AsyncWrite + Unpin,
 {
     loop {
         let place = tokio::select! {
             place = sender.reserve() => place,
-            () = poll_fn(|cx| { answer.poll_upload(cx); Poll::Pending }) => return,
+            () = poll_fn(|cx| { exchange.poll_upload(cx); Poll::Pending }) => return,
         };
         let Ok(place) = place else { return };
         let piece = tokio::select! {
-            piece = poll_fn(|cx| answer.poll_frame(cx)) => piece,
+            piece = poll_fn(|cx| exchange.poll_frame(cx)) => piece,
             () = sender.closed() => return,
         };
         let Some(piece) = piece else { return };

@@ -130,7 +130,7 @@ impl<B: Body<Error = BodyError>> Body for Flushed<B> {
             }
         }
         if let Some((_, since)) = this.failure {
-            ready!(this.client.poll_flushed(*since, cx));
+            ready!(this.client.poll_flushed(*since));
         }
         Poll::Ready(this.failure.take().map(|(error, _)| Err(error)))
     }

@@ -78,7 +78,8 @@ pub struct Client {
     socket: RefCell<Weak<TcpStream>>,
     connection: RefCell<Option<Waker>>,
     flushes: Cell<u64>,
-    flush_waiter: RefCell<Option<Waker>>,
+    /// Something waits within the connection for what was written to leave.
+    flush_awaited: Cell<bool>,
     /// Whether an answer that broke off waits until what came before has left.
     breaking_off: Cell<BreakingOff>,
     /// A request whose answer is whole, but has not all been handed to the kernel.
@@ -115,7 +116,7 @@ impl Client {
             socket: RefCell::default(),
             connection: RefCell::new(None),
             flushes: Cell::new(0),
-            flush_waiter: RefCell::new(None),
+            flush_awaited: Cell::new(false),
             breaking_off: Cell::new(BreakingOff::No),
             leaving: RefCell::new(None),
             some_left: Cell::new(false),
@@ -142,8 +143,8 @@ impl Client {
 
     /// A whole head has come. hyper keeps what came with it of the next one (RFC 9112, 9.3.2:
     /// pipelining) and says nothing of it, but without a body the blank line would be the last thing.
-    pub(super) fn request_began(&self, has_body: bool) {
-        self.waiting.set((Waiting::Nothing, Instant::now()));
+    pub(super) fn request_began(&self, now: Instant, has_body: bool) {
+        self.waiting.set((Waiting::Nothing, now));
         self.body_left.set(has_body);
         self.next_began
             .set(!has_body && !ends_a_head(self.tail.get()));
@@ -188,12 +189,17 @@ impl Client {
     }
 
     pub(super) fn bytes_arrived(&self, bytes: &[u8]) {
-        let mut tail = self.tail.get();
-        for &byte in bytes.iter().skip(bytes.len().saturating_sub(TAIL)) {
-            tail.rotate_left(1);
-            tail[TAIL - 1] = byte;
-        }
-        self.tail.set(tail);
+        self.tail.set(match bytes.last_chunk() {
+            Some(tail) => *tail,
+            None => {
+                let mut tail = self.tail.get();
+                for &byte in bytes {
+                    tail.rotate_left(1);
+                    tail[TAIL - 1] = byte;
+                }
+                tail
+            }
+        });
         match self.waiting() {
             // What is left of a body that was answered early is no head.
             Waiting::NextRequest if self.body_left.get() => {}
@@ -226,7 +232,8 @@ impl Client {
         self.asked.get()
     }
 
-    fn wake(&self) {
+    /// Has the connection's task look again, even from within its own poll.
+    pub(super) fn wake(&self) {
         let waker = self.connection.borrow_mut().take();
         if let Some(waker) = waker {
             waker.wake();
@@ -275,8 +282,8 @@ impl Client {
     /// Everything written so far has been handed to the kernel.
     pub(super) fn flushed(&self) {
         self.flushes.set(self.flushes.get().wrapping_add(1));
-        if let Some(waker) = self.flush_waiter.borrow_mut().take() {
-            waker.wake();
+        if self.flush_awaited.take() {
+            self.wake();
         }
         let whole = self.leaving.take();
         if let Some(ticket) = whole {
@@ -333,11 +340,11 @@ impl Client {
 
     /// Ready when that is so: a request that is pipelined behind it
     /// waits, so that one that is never read is not answered on and on.
-    pub(super) fn poll_all_left(&self, cx: &Context<'_>) -> Poll<()> {
+    pub(super) fn poll_all_left(&self) -> Poll<()> {
         if self.all_has_left() {
             return Poll::Ready(());
         }
-        *self.flush_waiter.borrow_mut() = Some(cx.waker().clone());
+        self.flush_awaited.set(true);
         Poll::Pending
     }
 
@@ -347,10 +354,10 @@ impl Client {
     }
 
     /// Ready at the first flush after `since`, or when the peer has taken nothing for too long.
-    pub(super) fn poll_flushed(&self, since: u64, cx: &Context<'_>) -> Poll<()> {
+    pub(super) fn poll_flushed(&self, since: u64) -> Poll<()> {
         if self.flushes.get() == since && self.breaking_off.get() != BreakingOff::Now {
             self.breaking_off.set(BreakingOff::Waits);
-            *self.flush_waiter.borrow_mut() = Some(cx.waker().clone());
+            self.flush_awaited.set(true);
             Poll::Pending
         } else {
             Poll::Ready(())
@@ -371,9 +378,8 @@ impl Client {
             return;
         }
         self.breaking_off.set(BreakingOff::Now);
-        let waker = self.flush_waiter.borrow_mut().take();
-        if let Some(waker) = waker {
-            waker.wake();
+        if self.flush_awaited.take() {
+            self.wake();
         }
     }
 

@@ -4,6 +4,7 @@ use super::client::{Asked, Client, Waiting};
 use super::error::{BoxError, Outcome};
 use super::guard::caught;
 use super::io::ClientIo;
+use super::own_wakes::OwnWakes;
 use super::stack::{Router, StackParts};
 use super::tunnel::Handover;
 use super::turn::Turns;
@@ -108,6 +109,7 @@ where
         .header_read_timeout(None)
         .serve_connection(io, service);
     let mut finishing = false;
+    let mut own_wakes = OwnWakes::default();
     let end = poll_fn(|cx| {
         // hyper would write `close` beside a 101's `upgrade`.
         if client.poll_asked(cx) == Asked::Finish
@@ -119,7 +121,11 @@ where
         if let Some(end) = at_once(client.asked()) {
             return Poll::Ready(end);
         }
-        let polled = caught(|| poll_connection(Pin::new(&mut connection), client, cx));
+        let polled = own_wakes.poll(
+            cx,
+            |cx| caught(|| poll_connection(Pin::new(&mut connection), client, cx)),
+            || client.has_body_left(),
+        );
         let Some(polled) = polled else {
             // What runs is recorded as such when it is dropped, and nobody takes it for finished.
             client.ask(Asked::Panicked);

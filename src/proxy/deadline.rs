@@ -169,6 +169,9 @@ where
                 })
             }));
         }
+        if this.clocks.are_off() {
+            return Poll::Pending;
+        }
         loop {
             let upload = this.upload.as_ref().map(|upload| upload.get());
             let now = Instant::now();
@@ -194,6 +197,10 @@ enum Next {
 }
 
 impl Clocks {
+    fn are_off(&self) -> bool {
+        self.head.is_none() && self.whole.is_none() && self.silence.is_none()
+    }
+
     fn before_head(&self, upload: Option<Upload>, now: Instant) -> Option<(Instant, Next)> {
         let look = |limit: Option<Duration>| limit.map(|limit| (now + limit, Next::Look));
         let over = |limit: Option<Duration>, since, error| {

@@ -3,7 +3,7 @@
 //! refused here, so that the router and the client never have to guess.
 
 use super::error::{ProxyError, Stage};
-use super::headers::holds_any;
+use super::headers::{Held, holds_any};
 use crate::net::members;
 use http::header::{CONTENT_LENGTH, EXPECT, HOST, TRANSFER_ENCODING};
 use http::uri::{Authority, Scheme};
@@ -17,8 +17,14 @@ use http::{HeaderMap, HeaderValue, Method, Request, Version};
 pub(super) fn check<B>(request: &Request<B>) -> Result<(), ProxyError> {
     target(request)?;
     host(request)?;
-    coding(request.headers())?;
-    expectation(request.headers())
+    let held = Held::of(request.headers());
+    if held.any(Held::TRANSFER_ENCODING) {
+        coding(request.headers())?;
+    }
+    if held.any(Held::EXPECT) {
+        expectation(request.headers())?;
+    }
+    Ok(())
 }
 
 /// Whether an answer's framing is clear: no transfer coding, or `chunked` alone and once, and a
@@ -178,9 +184,6 @@ fn coding(headers: &HeaderMap) -> Result<(), ProxyError> {
 
 /// RFC 9110, 10.1.1: kvgauge meets `100-continue`, and the router is not told of any other.
 fn expectation(headers: &HeaderMap) -> Result<(), ProxyError> {
-    if !holds_any(headers, &[EXPECT]) {
-        return Ok(());
-    }
     let met = members(headers, &EXPECT)
         .all(|one| one.is_empty() || one.eq_ignore_ascii_case(b"100-continue"));
     if met {

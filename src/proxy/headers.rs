@@ -2,7 +2,69 @@
 //! byte or two each, where a look-up hashes: one pass is cheaper than a look-up for every name.
 
 use crate::net::members;
-use http::{HeaderMap, HeaderName};
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+/// Which of the fields that a hop looks for are in a head: what is not there, as most are not, need not be
+/// looked for again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Held(u32);
+
+macro_rules! held {
+    ($($bit:ident = $at:literal, $name:literal;)*) => {
+        impl Held {
+            $(
+                #[doc = concat!("`", $name, "`")]
+                pub(super) const $bit: Held = Held(1 << $at);
+            )*
+
+            fn one(name: &str) -> Held {
+                match name {
+                    $($name => Held::$bit,)*
+                    _ => Held(0),
+                }
+            }
+        }
+    };
+}
+
+held! {
+    CONNECTION = 0, "connection";
+    KEEP_ALIVE = 1, "keep-alive";
+    PROXY_CONNECTION = 2, "proxy-connection";
+    TE = 3, "te";
+    TRANSFER_ENCODING = 4, "transfer-encoding";
+    UPGRADE = 5, "upgrade";
+    TRAILER = 6, "trailer";
+    EXPECT = 7, "expect";
+    FORWARDED_FOR = 8, "x-forwarded-for";
+    FORWARDED_PROTO = 9, "x-forwarded-proto";
+    FORWARDED_HOST = 10, "x-forwarded-host";
+}
+
+impl Held {
+    /// Of a head.
+    pub(super) fn of(headers: &HeaderMap) -> Held {
+        headers
+            .keys()
+            .fold(Held(0), |held, name| held.or(Held::one(name.as_str())))
+    }
+
+    pub(super) const fn or(self, other: Held) -> Held {
+        Held(self.0 | other.0)
+    }
+
+    /// Whether one of these is there.
+    pub(super) const fn any(self, of: Held) -> bool {
+        self.0 & of.0 != 0
+    }
+}
+
+/// The first line of a field that is rarely there, or not one of the usual ones.
+pub(super) fn first<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a HeaderValue> {
+    holds_any(headers, std::slice::from_ref(name))
+        .then(|| headers.get(name))
+        .flatten()
+}
 
 /// Whether a token stands in a list header (RFC 9110, 5.6.1), in any of its lines and in any case.
 pub(super) fn lists(headers: &HeaderMap, name: &HeaderName, token: &[u8]) -> bool {

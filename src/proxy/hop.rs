@@ -7,14 +7,14 @@
 use super::client::Client;
 use super::error::ProxyError;
 use super::framing;
-use super::headers::{holds_any, lists, remove_all};
+use super::headers::{Held, first, lists, remove_all};
 use super::request_id::REQUEST_ID;
 use super::trailer;
 use super::upgrade::{Offer, Switch};
 use super::worker::Worker;
 use crate::net::{belongs_in_head, members};
 use http::header::{
-    CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, Entry, FORWARDED, HOST, PROXY_AUTHORIZATION, TE,
+    CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, FORWARDED, HOST, PROXY_AUTHORIZATION, TE,
     TRANSFER_ENCODING, UPGRADE,
 };
 use http::uri::PathAndQuery;
@@ -42,6 +42,19 @@ const OF_ONE_HOP: [HeaderName; 6] = [
     TRANSFER_ENCODING,
     UPGRADE,
 ];
+
+/// The same, and what announces others.
+const HELD_OF_ONE_HOP: Held = Held::CONNECTION
+    .or(Held::KEEP_ALIVE)
+    .or(Held::PROXY_CONNECTION)
+    .or(Held::TE)
+    .or(Held::TRANSFER_ENCODING)
+    .or(Held::UPGRADE)
+    .or(Held::TRAILER);
+
+const HELD_FORWARDED: Held = Held::FORWARDED_FOR
+    .or(Held::FORWARDED_PROTO)
+    .or(Held::FORWARDED_HOST);
 
 /// Framing, routing and the request's id are not a peer's to nominate away.
 const KEPT: [HeaderName; 4] = [HOST, CONTENT_LENGTH, TRANSFER_ENCODING, REQUEST_ID];
@@ -101,15 +114,21 @@ impl HopLayer {
     }
 
     fn rewrite<B: Body>(&self, request: &mut Request<B>) {
-        let offer = Offer::of_client(request);
+        let held = Held::of(request.headers());
+        let offer = match held.any(Held::UPGRADE) {
+            true => Offer::of_client(request),
+            false => None,
+        };
         let authority = to_origin_form(request.uri_mut());
         *request.version_mut() = Version::HTTP_11;
         let unsized_body =
             !request.body().is_end_stream() && request.body().size_hint().exact().is_none();
         let headers = request.headers_mut();
-        let trailers = lists(headers, &TE, b"trailers");
-        strip(headers);
-        remove_all(headers, &[EXPECT]);
+        let trailers = held.any(Held::TE) && lists(headers, &TE, b"trailers");
+        strip(headers, held);
+        if held.any(Held::EXPECT) {
+            headers.remove(EXPECT);
+        }
         if let Some(offer) = offer {
             offer.write(headers);
         }
@@ -122,21 +141,24 @@ impl HopLayer {
             // Said outright, as without it hyper takes a GET or HEAD to have no body.
             headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
         }
-        if let Some(host) = authority {
-            headers.insert(HOST, host);
-        } else if let Entry::Vacant(host) = headers.entry(HOST) {
-            host.insert(self.upstream_host.clone());
-        }
-        self.forward(headers);
+        let host = match (authority, first(headers, &HOST)) {
+            (None, Some(host)) => host.clone(),
+            (authority, _) => {
+                let host = authority.unwrap_or_else(|| self.upstream_host.clone());
+                headers.insert(HOST, host.clone());
+                host
+            }
+        };
+        self.forward(headers, held, host);
     }
 
-    fn forward(&self, headers: &mut HeaderMap) {
-        let host = headers.get(HOST).cloned();
-        if !self.client.trusted {
+    fn forward(&self, headers: &mut HeaderMap, held: Held, host: HeaderValue) {
+        if held.any(HELD_FORWARDED) && !self.client.trusted {
             remove_all(headers, &[FORWARDED_FOR, FORWARDED_PROTO, FORWARDED_HOST]);
         }
         if let Some(addr) = &self.forwarded_for {
-            let chain = match joined(headers, &FORWARDED_FOR) {
+            let before = held.any(Held::FORWARDED_FOR);
+            let chain = match before.then(|| joined(headers, &FORWARDED_FOR)).flatten() {
                 Some(mut chain) => {
                     chain.extend_from_slice(b", ");
                     chain.extend_from_slice(addr.as_bytes());
@@ -149,9 +171,7 @@ impl HopLayer {
         headers
             .entry(FORWARDED_PROTO)
             .or_insert(HeaderValue::from_static("http"));
-        if let Some(host) = host {
-            headers.entry(FORWARDED_HOST).or_insert(host);
-        }
+        headers.entry(FORWARDED_HOST).or_insert(host);
     }
 }
 
@@ -192,8 +212,11 @@ fn to_origin_form(uri: &mut Uri) -> Option<HeaderValue> {
 
 /// Removes what `Connection` nominates, then what is of one hop by nature. `Trailer` is not, but does
 /// not announce what would be taken off a head.
-fn strip(headers: &mut HeaderMap) {
-    if holds_any(headers, &[CONNECTION]) {
+fn strip(headers: &mut HeaderMap, held: Held) {
+    if !held.any(HELD_OF_ONE_HOP) {
+        return;
+    }
+    if held.any(Held::CONNECTION) {
         let nominated: Vec<HeaderName> = members(headers, &CONNECTION)
             .filter_map(|name| HeaderName::from_bytes(name).ok())
             .filter(|name| !KEPT.contains(name))
@@ -247,7 +270,8 @@ where
         *response.version_mut() = Version::HTTP_11;
         let switch = Switch::of(&response);
         let headers = response.headers_mut();
-        if holds_any(headers, &[TRANSFER_ENCODING]) {
+        let held = Held::of(headers);
+        if held.any(Held::TRANSFER_ENCODING) {
             // The body was read by the coding (RFC 9112, 6.3), so a length beside it is a lie.
             if headers.remove(CONTENT_LENGTH).is_some() {
                 this.layer.worker.meters.odd_answer("length_beside_chunked");
@@ -255,7 +279,7 @@ where
         } else if framing::say_length_once(headers) {
             this.layer.worker.meters.odd_answer("repeated_length");
         }
-        strip(headers);
+        strip(headers, held);
         if let Some(switch) = switch {
             switch.put_back(headers);
         }
@@ -290,7 +314,8 @@ mod tests {
             ("te", "trailers"),
             ("x-end", "1"),
         ]);
-        strip(&mut map);
+        let held = Held::of(&map);
+        strip(&mut map, held);
         let mut left: Vec<&str> = map.keys().map(HeaderName::as_str).collect();
         left.sort_unstable();
         assert_eq!(left, ["content-length", "host", "trailer", "x-end"]);

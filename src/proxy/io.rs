@@ -111,6 +111,15 @@ fn poll_read(
         ready!(stream.poll_read_ready(cx))?;
         match stream.try_read_buf(room) {
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Ok(count) if count > 0 && room.remaining() > 0 => {
+                // Less than there was room for: the kernel has no more, and says so when it has. The
+                // next look costs no system call then (epoll(7), edge-triggered; tokio's own
+                // `AsyncRead` does the same).
+                let _ = stream.try_io(Interest::READABLE, || {
+                    io::Result::<()>::Err(ErrorKind::WouldBlock.into())
+                });
+                return Poll::Ready(Ok(()));
+            }
             read => return Poll::Ready(read.map(|_| ())),
         }
     }
@@ -130,17 +139,13 @@ fn poll_write(
     }
 }
 
-fn wrote(
-    client: &Client,
-    cx: &Context<'_>,
-    written: Poll<io::Result<usize>>,
-) -> Poll<io::Result<usize>> {
+fn wrote(client: &Client, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
     match &written {
         Poll::Pending => {
             // hyper, whose buffer was full, does not look whether there is room for more of the body
             // now. Without that nobody would see that the router has sent all of it, or broken off.
             if client.got_stuck() {
-                cx.waker().wake_by_ref();
+                client.wake();
             }
         }
         Poll::Ready(Ok(count)) => client.bytes_left(*count),
@@ -174,7 +179,7 @@ impl AsyncWrite for ClientIo {
     ) -> Poll<io::Result<usize>> {
         let (stream, client) = self.parts()?;
         let written = poll_write(stream, cx, || stream.try_write(buf));
-        wrote(client, cx, written)
+        wrote(client, written)
     }
 
     fn poll_write_vectored(
@@ -184,7 +189,7 @@ impl AsyncWrite for ClientIo {
     ) -> Poll<io::Result<usize>> {
         let (stream, client) = self.parts()?;
         let written = poll_write(stream, cx, || stream.try_write_vectored(bufs));
-        wrote(client, cx, written)
+        wrote(client, written)
     }
 
     fn is_write_vectored(&self) -> bool {

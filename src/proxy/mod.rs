@@ -12,6 +12,7 @@ mod guard;
 mod headers;
 mod hop;
 mod io;
+mod own_wakes;
 mod record;
 mod request_id;
 mod respond;

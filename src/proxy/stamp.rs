@@ -10,7 +10,7 @@ use super::trailer;
 use crate::publish::Stamps;
 use http::header::{
     ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS,
-    ORIGIN,
+    ORIGIN, TRAILER,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
 use pin_project_lite::pin_project;
@@ -80,6 +80,10 @@ impl StampNames {
     }
 
     fn remove_from(&self, headers: &mut HeaderMap) {
+        let none = |name: &HeaderName| *name != TRAILER && !self.all.contains(name);
+        if headers.keys().all(none) {
+            return;
+        }
         remove_all(headers, &self.all);
         trailer::withhold(headers, |name| self.all.contains(name));
     }

@@ -3,6 +3,7 @@
 
 use super::client::{Asked, Client};
 use super::error::Outcome;
+use super::headers::first;
 use super::request_id::REQUEST_ID;
 use super::respond::Failed;
 use super::usage::{self, Found, Reader, TopLevel};
@@ -11,12 +12,14 @@ use crate::net::Sent;
 use crate::publish::Stamp;
 use crate::telemetry::log::Record as Line;
 use crate::telemetry::{Finished, method_label, route_label};
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version};
 use http_body::Body;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
 /// What has been seen of a request's body.
 #[derive(Default)]
@@ -67,7 +70,7 @@ impl Ticket {
     ) -> Ticket {
         let start = Instant::now();
         let headers = request.headers();
-        client.request_began(!request.body().is_end_stream());
+        client.request_began(start, !request.body().is_end_stream());
         worker.load.request_started();
         worker.meters.started();
         let scanner = usage::is_plain_json(headers)
@@ -78,7 +81,7 @@ impl Ticket {
             method: request.method().clone(),
             path: request.uri().path().into(),
             version: request.version(),
-            request_id: headers.get(REQUEST_ID).map(of_its_own),
+            request_id: first(headers, &REQUEST_ID).map(of_its_own),
             trace_id: trace_id(headers),
             inflow: Rc::new(InflowSeen {
                 model: RefCell::new(scanner),
@@ -111,8 +114,7 @@ impl Ticket {
         let headers = response.headers();
         self.answer = Answer {
             status: Some(response.status()),
-            upstream_id: headers
-                .get(REQUEST_ID)
+            upstream_id: first(headers, &REQUEST_ID)
                 .filter(|id| failed.is_none() && Some(*id) != self.request_id.as_ref())
                 .map(of_its_own),
             stream: failed.is_none().then(|| usage::is_event_stream(headers)),
@@ -284,7 +286,9 @@ fn time_per_token(
 
 /// The trace id of a W3C `traceparent` (version-traceid-parentid-flags, lower-case hex).
 fn trace_id(headers: &HeaderMap) -> Option<[u8; 32]> {
-    let mut parts = headers.get("traceparent")?.as_bytes().split(|b| *b == b'-');
+    let mut parts = first(headers, &TRACEPARENT)?
+        .as_bytes()
+        .split(|b| *b == b'-');
     let (version, id) = (parts.next()?, parts.next()?);
     let hex = |part: &[u8]| part.iter().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
     let good = version.len() == 2

@@ -65,7 +65,7 @@ impl Turns {
         } else {
             let turns = self.clone();
             let answer = Box::pin(async move {
-                poll_fn(|cx| turns.client.poll_all_left(cx)).await;
+                poll_fn(|_| turns.client.poll_all_left()).await;
                 turns.looks_at(&request);
                 stack.call(request).await
             });

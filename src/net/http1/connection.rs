@@ -1,12 +1,10 @@
 //! A connection between two exchanges, and while a head is awaited on it.
 
-use super::head::{Head, Limits, Parsed, parse};
-use super::{Broken, Outgoing, scratch};
-use bytes::{Bytes, BytesMut};
-use http::Method;
-use http_body::Body;
+use super::head::{Limits, Parsed, Said, parse};
+use super::{Broken, scratch};
+use bytes::{Buf as _, BytesMut};
+use http::{HeaderMap, Method, response};
 use memchr::memmem;
-use std::error::Error;
 use std::future::Future as _;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker, ready};
@@ -53,48 +51,30 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         pending && self.came.is_empty() && !self.deaf
     }
 
-    /// Writes a request and reads the head of its answer, both at once: a server may answer before it
-    /// has read all.
-    pub(in super::super) fn poll_exchange<B>(
-        &mut self,
-        outgoing: &mut Outgoing<B>,
-        limits: &Limits,
-        cx: &mut Context<'_>,
-    ) -> Poll<Result<Head, Broken>>
-    where
-        B: Body<Data = Bytes>,
-        B::Error: Into<Box<dyn Error + Send + Sync>>,
-    {
-        if !self.deaf && !outgoing.is_out() {
-            match outgoing.poll(&mut self.stream, cx) {
-                Poll::Pending | Poll::Ready(Ok(())) => {}
-                Poll::Ready(Err(Broken::Io(_))) => self.deaf = true,
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
-            }
-        }
-        self.poll_head(outgoing.method(), limits, cx)
-    }
-
     /// The next head that is no interim answer (RFC 9110, 15.2), of which nobody is told.
-    fn poll_head(
+    pub(super) fn poll_head(
         &mut self,
         method: &Method,
         limits: &Limits,
+        fields: &mut HeaderMap,
+        said: &mut Said,
         cx: &mut Context<'_>,
-    ) -> Poll<Result<Head, Broken>> {
+    ) -> Poll<Result<response::Parts, Broken>> {
         loop {
             let new = self.came.get(self.looked..).unwrap_or_default();
             // At first what came is read whatever it is, so that what is no head is told at once.
             if self.looked == 0 || has_end(new) {
-                match parse(&mut self.came, method, limits)? {
+                match parse(&self.came, method, limits, fields, said)? {
                     Parsed::Partial => {}
-                    Parsed::Interim => {
+                    Parsed::Interim(length) => {
                         self.looked = 0;
+                        self.came.advance(length);
                         continue;
                     }
-                    Parsed::Head(head) => {
+                    Parsed::Head(length, parts) => {
                         self.looked = 0;
-                        return Poll::Ready(Ok(*head));
+                        self.came.advance(length);
+                        return Poll::Ready(Ok(parts));
                     }
                 }
             }
@@ -104,20 +84,41 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 return Poll::Ready(Err(Broken::HeadTooLarge));
             }
             let came = &mut self.came;
-            let read = scratch::poll_read(&mut self.stream, cx, |bytes| {
-                came.extend_from_slice(bytes);
-                bytes.len()
-            });
-            match ready!(read) {
-                Ok(0) if self.came.is_empty() => {
+            let read = ready!(scratch::poll_read(&mut self.stream, cx, |bytes| {
+                // A head that comes whole is read where it is.
+                let parsed = match came.is_empty() {
+                    true => parse(bytes, method, limits, fields, said)?,
+                    false => Parsed::Partial,
+                };
+                let (used, parts) = match parsed {
+                    Parsed::Partial => (0, None),
+                    Parsed::Interim(length) => (length, None),
+                    Parsed::Head(length, parts) => (length, Some(parts)),
+                };
+                came.extend_from_slice(bytes.get(used..).unwrap_or_default());
+                Ok(match parts {
+                    Some(parts) => Read::Head(parts),
+                    None if bytes.is_empty() => Read::End,
+                    None => Read::Some,
+                })
+            }));
+            match read.map_err(Broken::Io)?? {
+                Read::Head(parts) => return Poll::Ready(Ok(parts)),
+                Read::Some => {}
+                Read::End if self.came.is_empty() => {
                     return Poll::Ready(Err(Broken::Ended("before an answer")));
                 }
-                Ok(0) => return Poll::Ready(Err(Broken::Ended("in the answer's head"))),
-                Ok(_) => {}
-                Err(error) => return Poll::Ready(Err(Broken::Io(error))),
+                Read::End => return Poll::Ready(Err(Broken::Ended("in the answer's head"))),
             }
         }
     }
+}
+
+/// What one read has brought of a head.
+enum Read {
+    Head(response::Parts),
+    Some,
+    End,
 }
 
 fn has_end(bytes: &[u8]) -> bool {

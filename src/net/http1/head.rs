@@ -2,7 +2,7 @@
 
 use super::{Broken, Decoder};
 use crate::net::members;
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::header::{CONNECTION, CONTENT_LENGTH, HeaderName, HeaderValue, TRANSFER_ENCODING};
 use http::{HeaderMap, Method, Response, StatusCode, Version, response};
 use httparse::{Error as ParseError, Header, ParserConfig, Status};
@@ -21,81 +21,75 @@ pub(in super::super) struct Limits {
 /// Fields for which there is room on the stack.
 const USUAL_FIELDS: usize = 100;
 
+/// Fields that a proxy adds, for which there is room in the map from the start.
+const STAMPED_FIELDS: usize = 4;
+
 /// The longest body, in bytes. hyper can't pass on one of 2^64 less one or two, and elsewhere a length
 /// has a sign.
 const LONGEST: u64 = u64::MAX >> 1;
 
-/// A head, and what follows it.
-pub(in super::super) struct Head {
-    pub(in super::super) parts: response::Parts,
-    /// Reads what follows.
+/// What a head says of what follows it.
+#[derive(Default)]
+pub(in super::super) struct Said {
+    /// Reads that.
     pub(in super::super) decoder: Decoder,
     /// Whether the connection is good for another exchange when the body has ended.
     pub(in super::super) keeps_alive: bool,
 }
 
+/// What stands at the beginning of what came.
 pub(super) enum Parsed {
-    Head(Box<Head>),
-    /// A head that another one follows.
-    Interim,
+    /// Nothing that is there whole.
     Partial,
+    /// A head of so many bytes that another one follows (RFC 9110, 15.2).
+    Interim(usize),
+    /// A head of so many bytes; what it says has been put in its place.
+    Head(usize, response::Parts),
 }
 
-/// Takes a head from what came, if it is there whole.
+/// Reads a head from the beginning of what came. `fields` is room for its fields, which a head uses up.
 pub(super) fn parse(
-    came: &mut BytesMut,
+    came: &[u8],
     method: &Method,
     limits: &Limits,
+    fields: &mut HeaderMap,
+    said: &mut Said,
 ) -> Result<Parsed, Broken> {
     if came.is_empty() {
         return Ok(Parsed::Partial);
     }
-    let block = came.split().freeze();
     let mut usual = [const { MaybeUninit::uninit() }; USUAL_FIELDS];
-    let parsed = match usual.get_mut(..limits.fields) {
-        Some(room) => parse_block(&block, room, method, limits),
+    match usual.get_mut(..limits.fields) {
+        Some(room) => parse_in(room, came, method, limits, fields, said),
         None => {
             let mut room = vec![MaybeUninit::uninit(); limits.fields];
-            parse_block(&block, &mut room, method, limits)
+            parse_in(&mut room, came, method, limits, fields, said)
         }
-    };
-    let left = match &parsed {
-        Ok((length, _)) => block.slice(*length..),
-        Err(_) => Bytes::new(),
-    };
-    let parsed = parsed.map(|(_, parsed)| parsed);
-    if matches!(parsed, Ok(Parsed::Partial)) {
-        drop(left);
-        *came = block
-            .try_into_mut()
-            .unwrap_or_else(|block| BytesMut::from(&block[..]));
-    } else {
-        came.extend_from_slice(&left);
     }
-    parsed
 }
 
-/// How long the head is, and what it is.
-fn parse_block<'a>(
-    block: &'a Bytes,
+fn parse_in<'a>(
     room: &mut [MaybeUninit<Header<'a>>],
+    came: &'a [u8],
     method: &Method,
     limits: &Limits,
-) -> Result<(usize, Parsed), Broken> {
+    fields: &mut HeaderMap,
+    said: &mut Said,
+) -> Result<Parsed, Broken> {
     let mut read = httparse::Response::new(&mut []);
     let parser = ParserConfig::default();
-    let length = match parser.parse_response_with_uninit_headers(&mut read, block, room) {
+    let length = match parser.parse_response_with_uninit_headers(&mut read, came, room) {
         Ok(Status::Complete(length)) if length <= limits.head_bytes => length,
         Ok(Status::Complete(_)) | Err(ParseError::TooManyHeaders) => {
             return Err(Broken::HeadTooLarge);
         }
-        Ok(Status::Partial) => return Ok((0, Parsed::Partial)),
+        Ok(Status::Partial) => return Ok(Parsed::Partial),
         Err(error) => return Err(Broken::NotHttp(wrong(error))),
     };
     let status = read.code.and_then(|code| StatusCode::from_u16(code).ok());
     let status = status.ok_or(Broken::NotHttp("invalid HTTP status-code parsed"))?;
     if status.is_informational() && status != StatusCode::SWITCHING_PROTOCOLS {
-        return Ok((length, Parsed::Interim));
+        return Ok(Parsed::Interim(length));
     }
     let (mut parts, ()) = Response::new(()).into_parts();
     parts.status = status;
@@ -103,37 +97,51 @@ fn parse_block<'a>(
         Some(0) => Version::HTTP_10,
         _ => Version::HTTP_11,
     };
-    parts.headers = fields(block, read.headers)?;
+    parts.headers = std::mem::take(fields);
+    let block = came.get(..length).unwrap_or_default();
+    let says = take_fields(block, read.headers, &mut parts.headers)?;
     let reason = read.reason.unwrap_or_default();
     if Some(reason) != status.canonical_reason()
         && let Ok(reason) = ReasonPhrase::try_from(reason.as_bytes())
     {
         parts.extensions.insert(reason);
     }
-    let decoder = decoder(&parts, method)?;
-    let head = Head {
-        keeps_alive: keeps_alive(&parts) && !decoder.ends_with_the_connection(),
-        parts,
-        decoder,
-    };
-    Ok((length, Parsed::Head(Box::new(head))))
+    said.decoder = decoder(&parts, says, method)?;
+    said.keeps_alive = keeps_alive(&parts, says) && !said.decoder.ends_with_the_connection();
+    Ok(Parsed::Head(length, parts))
 }
 
-/// Values are parts of the block, which is as long as the head and what came with it.
-fn fields(block: &Bytes, read: &[Header<'_>]) -> Result<HeaderMap, Broken> {
-    let mut fields = HeaderMap::with_capacity(read.len());
+/// Which of the fields that frame an answer it has.
+#[derive(Clone, Copy, Default)]
+struct Says {
+    coding: bool,
+    length: bool,
+    connection: bool,
+}
+
+/// Values are parts of one copy of the head.
+fn take_fields(block: &[u8], read: &[Header<'_>], fields: &mut HeaderMap) -> Result<Says, Broken> {
+    let mut says = Says::default();
+    let copy = Bytes::copy_from_slice(block);
+    fields.clear();
+    fields.reserve(read.len() + STAMPED_FIELDS);
     for field in read {
+        let from = field.value.as_ptr().addr() - block.as_ptr().addr();
+        let value = copy.slice(from..from + field.value.len());
         let name = HeaderName::from_bytes(field.name.as_bytes());
-        let value = HeaderValue::from_maybe_shared(block.slice_ref(field.value));
+        let value = HeaderValue::from_maybe_shared(value);
         let (Ok(name), Ok(value)) = (name, value) else {
             return Err(Broken::NotHttp("invalid HTTP header parsed"));
         };
+        says.coding |= name == TRANSFER_ENCODING;
+        says.length |= name == CONTENT_LENGTH;
+        says.connection |= name == CONNECTION;
         fields.append(name, value);
     }
-    Ok(fields)
+    Ok(says)
 }
 
-fn decoder(parts: &response::Parts, method: &Method) -> Result<Decoder, Broken> {
+fn decoder(parts: &response::Parts, says: Says, method: &Method) -> Result<Decoder, Broken> {
     let (status, headers) = (parts.status, &parts.headers);
     let bodiless = matches!(
         status,
@@ -142,7 +150,7 @@ fn decoder(parts: &response::Parts, method: &Method) -> Result<Decoder, Broken> 
     if bodiless || *method == Method::HEAD {
         return Ok(Decoder::empty());
     }
-    if headers.contains_key(TRANSFER_ENCODING) {
+    if says.coding {
         if parts.version == Version::HTTP_10 {
             return Err(Broken::NotHttp("Transfer-Encoding in HTTP/1.0"));
         }
@@ -154,7 +162,7 @@ fn decoder(parts: &response::Parts, method: &Method) -> Result<Decoder, Broken> 
             Decoder::until_the_end()
         });
     }
-    if headers.contains_key(CONTENT_LENGTH) {
+    if says.length {
         let Some(length) = length(headers) else {
             return Err(Broken::NotHttp("its Content-Length is not one number"));
         };
@@ -183,12 +191,14 @@ fn length(headers: &HeaderMap) -> Option<u64> {
 }
 
 /// RFC 9112, 9.3.
-fn keeps_alive(parts: &response::Parts) -> bool {
-    let says =
-        |word: &[u8]| members(&parts.headers, &CONNECTION).any(|m| m.eq_ignore_ascii_case(word));
+fn keeps_alive(parts: &response::Parts, says: Says) -> bool {
+    let lists = |word: &[u8]| {
+        says.connection
+            && members(&parts.headers, &CONNECTION).any(|m| m.eq_ignore_ascii_case(word))
+    };
     match parts.version {
-        Version::HTTP_10 => says(b"keep-alive") && !says(b"close"),
-        _ => !says(b"close"),
+        Version::HTTP_10 => lists(b"keep-alive") && !lists(b"close"),
+        _ => !lists(b"close"),
     }
 }
 

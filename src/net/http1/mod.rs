@@ -4,25 +4,25 @@
 //! frame of the body, whatever chunks it holds. And there is no buffer while nothing comes: what is read
 //! is read into room that all connections of a thread share.
 //!
-//! 1. [`Outgoing`] writes a request, head and body.
-//! 2. [`Connection::poll_head`] reads the head of the answer, and says how its body is framed.
-//! 3. [`Answer`] reads the body, and goes on with an upload that is not over.
+//! An [`Exchange`] is a request and its answer: [`Outgoing`] writes the one, head and body; the head of
+//! the other is read by the [`Connection`], and says how its body is framed, which a [`Decoder`] then
+//! takes out of what comes.
 
-mod answer;
 mod broken;
 mod connection;
 mod decoder;
+mod exchange;
 mod head;
 mod outgoing;
 mod scratch;
 mod trailers;
 
-pub(super) use answer::Answer;
 pub use broken::Broken;
 pub(super) use connection::Connection;
 pub(super) use decoder::Decoder;
+pub(super) use exchange::Exchange;
 pub(super) use head::Limits;
-pub(super) use outgoing::Outgoing;
+use outgoing::Outgoing;
 pub use trailers::belongs_in_head;
 
 #[cfg(test)]

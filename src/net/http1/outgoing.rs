@@ -1,6 +1,6 @@
 //! A request on its way out.
 
-use super::{Broken, trailers};
+use super::{Broken, scratch, trailers};
 use bytes::{Buf as _, Bytes};
 use http::header::{CONTENT_LENGTH, HeaderName, TRANSFER_ENCODING};
 use http::uri::PathAndQuery;
@@ -16,14 +16,13 @@ use tokio::io::AsyncWrite;
 /// out from where it is.
 const SHORT: usize = 4 << 10;
 
-/// Room for a head, in bytes.
-const HEAD: usize = 1 << 10;
-
 const CRLF: &[u8] = b"\r\n";
 
 /// One request, of which nothing, a part or all has been written.
-pub(in super::super) struct Outgoing<B> {
+pub(super) struct Outgoing<B> {
     method: Method,
+    /// Room for the fields of the answer: the request's own, emptied.
+    fields: HeaderMap,
     /// What goes out next: the head, or what frames a piece, and short pieces.
     text: Vec<u8>,
     /// How much of that is out.
@@ -32,7 +31,7 @@ pub(in super::super) struct Outgoing<B> {
     piece: Bytes,
     /// How much of a line end goes out behind the piece.
     line_end: &'static [u8],
-    body: Option<Pin<Box<B>>>,
+    body: Option<B>,
     framing: Framing,
     /// Names that the trailers may have.
     announced: Vec<HeaderName>,
@@ -50,45 +49,56 @@ enum Framing {
 
 impl<B> Outgoing<B>
 where
-    B: Body<Data = Bytes>,
+    B: Body<Data = Bytes> + Unpin,
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
     /// Of a request of which nothing is written yet.
-    pub(in super::super) fn new(request: Request<B>) -> Outgoing<B> {
-        let (parts, body) = request.into_parts();
+    pub(super) fn new(request: Request<B>) -> Outgoing<B> {
+        let (mut parts, body) = request.into_parts();
         let (framing, said) = framing(&parts, &body);
         let has_body = framing != Framing::Length(0);
-        let mut text = Vec::with_capacity(HEAD);
+        let mut text = scratch::text();
         write_head(&parts, framing, said, &mut text);
+        let announced = match framing {
+            Framing::Chunked => trailers::announced(&parts.headers),
+            Framing::Length(_) => Vec::new(),
+        };
+        parts.headers.clear();
         Outgoing {
-            announced: match framing {
-                Framing::Chunked => trailers::announced(&parts.headers),
-                Framing::Length(_) => Vec::new(),
-            },
+            announced,
             method: parts.method,
+            fields: parts.headers,
             text,
             at: 0,
             piece: Bytes::new(),
             line_end: b"",
-            body: has_body.then(|| Box::pin(body)),
+            body: has_body.then_some(body),
             framing,
             written: false,
         }
     }
 
-    /// The request's method.
-    pub(in super::super) fn method(&self) -> &Method {
-        &self.method
+    /// What reading its answer takes: the request's method, and room for fields.
+    pub(super) fn for_answer(&mut self) -> (&Method, &mut HeaderMap) {
+        (&self.method, &mut self.fields)
     }
 
     /// Whether anything of it may have reached the peer.
-    pub(in super::super) fn is_written(&self) -> bool {
+    pub(super) fn is_written(&self) -> bool {
         self.written
     }
 
     /// Whether all of it is out.
-    pub(in super::super) fn is_out(&self) -> bool {
+    pub(super) fn is_out(&self) -> bool {
         self.body.is_none() && !self.has_left()
+    }
+
+    /// Nobody takes the rest.
+    pub(super) fn give_up(&mut self) {
+        self.body = None;
+        self.at = self.text.len();
+        self.piece = Bytes::new();
+        self.line_end = b"";
     }
 
     fn has_left(&self) -> bool {
@@ -96,7 +106,7 @@ where
     }
 
     /// Writes as much as there is, and goes.
-    pub(in super::super) fn poll<S>(
+    pub(super) fn poll<S>(
         &mut self,
         stream: &mut S,
         cx: &mut Context<'_>,
@@ -139,7 +149,7 @@ where
             {
                 break;
             }
-            match ready!(body.as_mut().poll_frame(cx)) {
+            match ready!(Pin::new(body).poll_frame(cx)) {
                 Some(Ok(frame)) => match frame.into_data() {
                     Ok(data) => self.take(data)?,
                     Err(frame) => {
@@ -233,7 +243,7 @@ where
             self.piece = Bytes::new();
             self.at = 0;
             if self.body.is_none() {
-                self.text = Vec::new();
+                scratch::give_back(std::mem::take(&mut self.text));
             } else {
                 self.text.clear();
             }
@@ -250,10 +260,16 @@ fn framing<B: Body>(parts: &request::Parts, body: &B) -> (Framing, bool) {
     if body.is_end_stream() {
         return (Framing::Length(0), true);
     }
-    if parts.headers.contains_key(TRANSFER_ENCODING) {
+    let (mut coding, mut said) = (false, None);
+    for (name, value) in &parts.headers {
+        coding |= *name == TRANSFER_ENCODING;
+        if *name == CONTENT_LENGTH && said.is_none() {
+            said = Some(value);
+        }
+    }
+    if coding {
         return (Framing::Chunked, true);
     }
-    let said = parts.headers.get(CONTENT_LENGTH);
     let said = said.and_then(|value| value.to_str().ok()?.parse().ok());
     match (said, body.size_hint().exact()) {
         (Some(length), _) => (Framing::Length(length), true),
@@ -291,6 +307,8 @@ fn write_head(parts: &request::Parts, framing: Framing, said: bool, text: &mut V
 }
 
 fn write_field(name: &HeaderName, value: &[u8], text: &mut Vec<u8>) {
+    // Once for all, so that no piece has to look for room.
+    text.reserve(name.as_str().len() + value.len() + 4);
     text.extend_from_slice(name.as_str().as_bytes());
     text.extend_from_slice(b": ");
     text.extend_from_slice(value);

@@ -1,14 +1,14 @@
 //! The body of a response that came over a pool's connection.
 
 use super::{About, Kept, Shared};
-use crate::net::http1::{Answer, Broken, Connection};
+use crate::net::http1::{Broken, Exchange};
 use crate::net::pump::Pumped;
 use crate::net::{Connect, Plain};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use std::error::Error;
 use std::pin::Pin;
-use std::rc::Weak;
+use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 /// A response body that gives its connection back when it has ended. Dropped before that, it takes
@@ -23,29 +23,17 @@ enum Rest<B, C: Connect> {
     Pumped(Pumped),
 }
 
-struct Leased<B, C: Connect> {
-    answer: Answer<B, C::Stream>,
-    lease: Lease<C>,
-}
-
-/// Where a connection on loan belongs.
-pub(super) struct Lease<C: Connect> {
-    pub(super) about: About,
-    pub(super) pool: Weak<Shared<C>>,
-}
-
-impl<C: Connect> Lease<C> {
-    fn give_back(self, connection: Connection<C::Stream>) {
-        if let Some(pool) = self.pool.upgrade() {
-            let about = self.about;
-            pool.put_back(Kept { connection, about });
-        }
-    }
+/// An exchange, and where its connection goes back to.
+pub(super) struct Leased<B, C: Connect> {
+    pub(super) exchange: Exchange<B, C::Stream>,
+    pub(super) pool: Rc<Shared<C>>,
+    /// Of the connection, while there is one.
+    pub(super) about: Option<About>,
 }
 
 impl<B, C> PooledBody<B, C>
 where
-    B: Body<Data = Bytes> + 'static,
+    B: Body<Data = Bytes> + Unpin + 'static,
     B::Error: Into<Box<dyn Error + Send + Sync>>,
     C: Connect + 'static,
 {
@@ -53,31 +41,38 @@ where
         PooledBody(Rest::Over)
     }
 
-    pub(super) fn new(answer: Answer<B, C::Stream>, lease: Lease<C>) -> Self {
-        if answer.is_uploading() && !answer.decoder().is_done() {
-            return PooledBody(Rest::Pumped(Pumped::start(answer)));
+    pub(super) fn new(leased: Box<Leased<B, C>>) -> Self {
+        if leased.exchange.is_uploading() && !leased.exchange.decoder().is_done() {
+            return PooledBody(Rest::Pumped(Pumped::start(leased.exchange)));
         }
-        let mut body = PooledBody(Rest::Answer(Box::new(Leased { answer, lease })));
+        let mut body = PooledBody(Rest::Answer(leased));
         body.give_back_if_done();
         body
     }
 
+    /// Bytes that are still to come, where that is known.
+    fn left(&self) -> Option<u64> {
+        match &self.0 {
+            Rest::Over => Some(0),
+            Rest::Answer(leased) => leased.exchange.decoder().left(),
+            Rest::Pumped(pumped) => pumped.left(),
+        }
+    }
+
     /// Trailers keep the connection until they are taken.
     fn give_back_if_done(&mut self) {
-        if let Rest::Answer(leased) = &self.0
-            && leased.answer.decoder().left() == Some(0)
-        {
+        if matches!(self.0, Rest::Answer(_)) && self.left() == Some(0) {
             self.give_back();
         }
     }
 
     fn give_back(&mut self) {
         let rest = std::mem::replace(&mut self.0, Rest::Over);
-        if let Rest::Answer(leased) = rest {
-            let Leased { answer, lease } = *leased;
-            if let Some(connection) = answer.into_kept() {
-                lease.give_back(connection);
-            }
+        if let Rest::Answer(mut leased) = rest
+            && let Some(about) = leased.about
+            && let Some(connection) = leased.exchange.take_kept()
+        {
+            leased.pool.put_back(Kept { connection, about });
         }
     }
 }
@@ -86,7 +81,7 @@ impl<B, C: Connect> Unpin for PooledBody<B, C> {}
 
 impl<B, C> Body for PooledBody<B, C>
 where
-    B: Body<Data = Bytes> + 'static,
+    B: Body<Data = Bytes> + Unpin + 'static,
     B::Error: Into<Box<dyn Error + Send + Sync>>,
     C: Connect + 'static,
 {
@@ -99,7 +94,7 @@ where
     ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
         let frame = match &mut self.0 {
             Rest::Over => None,
-            Rest::Answer(leased) => ready!(leased.answer.poll_frame(cx)),
+            Rest::Answer(leased) => ready!(leased.exchange.poll_frame(cx)),
             Rest::Pumped(pumped) => ready!(pumped.poll_frame(cx)),
         };
         match &frame {
@@ -113,19 +108,11 @@ where
     }
 
     fn is_end_stream(&self) -> bool {
-        match &self.0 {
-            Rest::Over => true,
-            Rest::Answer(leased) => leased.answer.decoder().left() == Some(0),
-            Rest::Pumped(pumped) => pumped.left() == Some(0),
-        }
+        self.left() == Some(0)
     }
 
     fn size_hint(&self) -> SizeHint {
-        let left = match &self.0 {
-            Rest::Over => Some(0),
-            Rest::Answer(leased) => leased.answer.decoder().left(),
-            Rest::Pumped(pumped) => pumped.left(),
-        };
-        left.map_or_else(SizeHint::default, SizeHint::with_exact)
+        self.left()
+            .map_or_else(SizeHint::default, SizeHint::with_exact)
     }
 }

@@ -5,6 +5,9 @@ use std::time::Duration;
 /// Bytes of `url.path` and of model names that are kept; the rest is cut.
 const MOST_TEXT: usize = 1024;
 
+/// Bytes of a line, where no name is long.
+const USUAL_LINE: usize = 1024;
+
 /// Token counts as the answer reported them; what it did not report is `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
@@ -72,6 +75,7 @@ impl Record<'_> {
                 concat!(",\"", $name, "\":").as_bytes()
             };
         }
+        out.reserve(USUAL_LINE);
         let mut w = Members(out);
         w.text(name!("http.request.method"), self.method);
         w.text(name!("url.path"), self.path);
@@ -169,7 +173,10 @@ fn cut(text: &str) -> &str {
 
 /// Appends a JSON string. What needs no escaping, nearly everything, is copied as it is.
 pub(crate) fn write_text(out: &mut Vec<u8>, text: &str) {
-    let plain = text.bytes().all(|b| b >= 0x20 && b != b'"' && b != b'\\');
+    // All are looked at, so that many are at once.
+    let plain = text.bytes().fold(true, |plain, b| {
+        plain & (b >= 0x20) & (b != b'"') & (b != b'\\')
+    });
     if plain {
         out.push(b'"');
         out.extend_from_slice(text.as_bytes());

@@ -11,8 +11,16 @@ use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// A block is handed over when it has grown to this, or at the worker's next tick.
-const BLOCK_BYTES: usize = 32 * 1024;
+/// A block is handed over when it has grown to this, or at the worker's next tick. Each hand-over wakes
+/// the writer, which costs as much as some ten lines; a larger block would be mapped and unmapped by
+/// the allocator each time.
+const BLOCK_BYTES: usize = 96 * 1024;
+
+/// Room that a block has at first.
+const FIRST_BYTES: usize = 4 * 1024;
+
+/// A line is rarely longer.
+const LINE_BYTES: usize = 2 * 1024;
 
 /// Blocks that can wait; the bound that matters is the one in bytes.
 const MOST_BLOCKS: usize = 4096;
@@ -45,11 +53,12 @@ pub struct Sink {
     state: RefCell<SinkState>,
 }
 
-#[derive(Default)]
 struct SinkState {
     clock: Clock,
     lines: u64,
     block: Vec<u8>,
+    /// Room for the next block: as much as the last one took.
+    expected: usize,
 }
 
 // === impl Log ===
@@ -83,7 +92,12 @@ impl Log {
     pub fn sink(&self) -> Sink {
         Sink {
             queue: self.queue.clone(),
-            state: RefCell::default(),
+            state: RefCell::new(SinkState {
+                clock: Clock::default(),
+                lines: 0,
+                block: Vec::new(),
+                expected: FIRST_BYTES,
+            }),
         }
     }
 
@@ -135,14 +149,14 @@ impl Sink {
         let mut state = self.state.borrow_mut();
         let state = &mut *state;
         if state.block.capacity() == 0 {
-            state.block.reserve(BLOCK_BYTES / 8);
+            state.block.reserve_exact(state.expected);
         }
         state.block.extend_from_slice(b"{\"timestamp\":\"");
         state.clock.write_now(&mut state.block);
         state.block.push(b'"');
         record.write(&mut state.block);
         state.lines += 1;
-        if state.block.len() >= BLOCK_BYTES {
+        if state.block.len() >= self.queue.block_bytes() {
             self.queue.push(state);
         }
     }
@@ -165,7 +179,13 @@ impl Drop for Sink {
 // === impl Queue ===
 
 impl Queue {
+    /// A block of a short queue may not fill it.
+    fn block_bytes(&self) -> usize {
+        (BLOCK_BYTES - LINE_BYTES).min(self.most_bytes / 2)
+    }
+
     fn push(&self, state: &mut SinkState) {
+        state.expected = (state.block.len() + LINE_BYTES).clamp(FIRST_BYTES, BLOCK_BYTES);
         let block = Block {
             lines: std::mem::take(&mut state.lines),
             bytes: std::mem::take(&mut state.block),
