@@ -15,6 +15,7 @@ use http_body::Body;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use std::cell::RefCell;
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -90,13 +91,14 @@ where
 {
     let settings = &parts.worker().settings;
     let handover = Handover::default();
-    let stack = parts.stack(client, &handover, router);
+    // Lent to each request in its turn rather than copied.
+    let stack = RefCell::new(parts.stack(client, &handover, router));
     let turns = Turns {
         worker: Rc::clone(parts.worker()),
         client: Rc::clone(client),
         handover: handover.clone(),
     };
-    let service = service_fn(move |request| turns.begin(stack.clone(), request));
+    let service = service_fn(move |request| turns.begin(&stack, request));
     let io = TokioIo::new(ClientIo::new(stream, Rc::clone(client)));
     let mut connection = http1::Builder::new()
         // Answers are the router's, its `date` included.

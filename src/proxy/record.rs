@@ -121,7 +121,7 @@ where
         });
         ResponseFuture {
             inner: self.inner.call(request),
-            ticket: Some(Box::new(ticket)),
+            ticket: Some(ticket),
             handover: self.layer.handover.clone(),
         }
     }

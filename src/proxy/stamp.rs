@@ -46,7 +46,7 @@ pub struct StampLayer {
 #[derive(Clone, Debug)]
 pub struct Stamp<S> {
     inner: S,
-    layer: StampLayer,
+    layer: Arc<StampLayer>,
 }
 
 pin_project! {
@@ -54,7 +54,7 @@ pin_project! {
     pub struct ResponseFuture<F> {
         #[pin]
         inner: F,
-        layer: StampLayer,
+        layer: Arc<StampLayer>,
         // The request is of a page in a browser.
         has_origin: bool,
     }
@@ -139,7 +139,7 @@ impl<S> Layer<S> for StampLayer {
     fn layer(&self, inner: S) -> Stamp<S> {
         Stamp {
             inner,
-            layer: self.clone(),
+            layer: Arc::new(self.clone()),
         }
     }
 }
@@ -163,7 +163,7 @@ where
         let has_origin = holds_any(request.headers(), &[ORIGIN]);
         ResponseFuture {
             inner: self.inner.call(request),
-            layer: self.layer.clone(),
+            layer: Arc::clone(&self.layer),
             has_origin,
         }
     }

@@ -67,7 +67,7 @@ impl Ticket {
         worker: Rc<Worker>,
         client: Rc<Client>,
         request: &Request<B>,
-    ) -> Ticket {
+    ) -> Box<Ticket> {
         let start = Instant::now();
         let headers = request.headers();
         client.request_began(start, !request.body().is_end_stream());
@@ -75,7 +75,7 @@ impl Ticket {
         worker.meters.started();
         let scanner = usage::is_plain_json(headers)
             .then(|| TopLevel::new(["model"], worker.settings.usage_carry_bytes));
-        Ticket {
+        Box::new(Ticket {
             start,
             kv_start: worker.stamps.load(start),
             method: request.method().clone(),
@@ -102,7 +102,7 @@ impl Ticket {
             client,
             is_tunnel: false,
             ended: false,
-        }
+        })
     }
 
     pub(super) fn answered<R>(&mut self, response: &mut Response<R>) {
@@ -112,25 +112,23 @@ impl Ticket {
         let failed = extensions.remove::<Failed>();
         let sent = extensions.remove::<Sent>();
         let headers = response.headers();
-        self.answer = Answer {
-            status: Some(response.status()),
-            upstream_id: first(headers, &REQUEST_ID)
-                .filter(|id| failed.is_none() && Some(*id) != self.request_id.as_ref())
-                .map(of_its_own),
-            stream: failed.is_none().then(|| usage::is_event_stream(headers)),
-            overhead: sent.map(|sent| {
-                sent.sent.saturating_duration_since(self.start)
-                    + now.saturating_duration_since(sent.answered)
-            }),
-            first_content: None,
-            bytes_out: 0,
-            sent_before: self.client.sent(),
-            reader: match failed {
-                Some(_) => Reader::BLIND,
-                None => Reader::for_response(headers, carry),
-            },
-            failed,
-        };
+        let answer = &mut self.answer;
+        answer.status = Some(response.status());
+        answer.overhead = sent.map(|sent| {
+            sent.sent.saturating_duration_since(self.start)
+                + now.saturating_duration_since(sent.answered)
+        });
+        answer.sent_before = self.client.sent();
+        answer.failed = failed;
+        if failed.is_some() {
+            return;
+        }
+        let kind = Kind::of(headers);
+        answer.stream = Some(kind == Kind::Events);
+        answer.reader = Reader::for_response(kind, headers, carry);
+        answer.upstream_id = first(headers, &REQUEST_ID)
+            .filter(|id| Some(*id) != self.request_id.as_ref())
+            .map(of_its_own);
     }
 
     pub(super) fn flowed(&mut self, data: &[u8]) {

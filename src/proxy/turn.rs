@@ -11,6 +11,7 @@ use super::worker::{Phase, Worker};
 use http::header::{CONNECTION, UPGRADE};
 use http::{HeaderValue, Request, Response, StatusCode, Version};
 use pin_project_lite::pin_project;
+use std::cell::RefCell;
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -51,19 +52,20 @@ pin_project! {
 
 impl Turns {
     /// Begins with `request` when it is its turn.
-    pub(super) fn begin<S, B>(&self, mut stack: S, request: Request<B>) -> Turn<S::Future>
+    pub(super) fn begin<S, B>(&self, stack: &RefCell<S>, request: Request<B>) -> Turn<S::Future>
     where
-        S: Service<Request<B>, Future: 'static> + 'static,
+        S: Service<Request<B>, Future: 'static> + Clone + 'static,
         B: 'static,
     {
         let version = request.version();
         let answer = if self.client.all_has_left() {
             self.looks_at(&request);
             Begun::Now {
-                answer: stack.call(request),
+                answer: stack.borrow_mut().call(request),
             }
         } else {
             let turns = self.clone();
+            let mut stack = stack.borrow().clone();
             let answer = Box::pin(async move {
                 poll_fn(|_| turns.client.poll_all_left()).await;
                 turns.looks_at(&request);

@@ -77,24 +77,24 @@ impl Record<'_> {
         }
         out.reserve(USUAL_LINE);
         let mut w = Members(out);
-        w.text(name!("http.request.method"), self.method);
+        w.plain(name!("http.request.method"), self.method);
         w.text(name!("url.path"), self.path);
         w.number(name!("http.response.status_code"), self.status);
-        w.text(name!("network.protocol.version"), self.version);
-        w.text(name!("client.address"), Some(self.client));
-        w.text(name!("error.type"), self.error_type);
+        w.plain(name!("network.protocol.version"), self.version);
+        w.plain(name!("client.address"), Some(self.client));
+        w.plain(name!("error.type"), self.error_type);
         w.text(name!("gen_ai.request.model"), self.request_model);
         w.text(name!("gen_ai.response.model"), self.response_model);
         w.number(name!("gen_ai.usage.input_tokens"), self.usage.input);
         w.number(name!("gen_ai.usage.output_tokens"), self.usage.output);
         let cached = self.usage.cached;
         w.number(name!("gen_ai.usage.cache_read.input_tokens"), cached);
-        w.text(name!("trace_id"), self.trace_id);
+        w.plain(name!("trace_id"), self.trace_id);
         w.text(name!("request.id"), self.request_id);
         if self.upstream_request_id.is_some() {
             w.text(name!("upstream.request_id"), self.upstream_request_id);
         }
-        w.text(name!("outcome"), Some(self.outcome));
+        w.plain(name!("outcome"), Some(self.outcome));
         w.millis(name!("duration_ms"), Some(self.duration));
         w.millis(name!("ttft_ms"), self.ttft);
         w.millis(name!("tpot_ms"), self.tpot);
@@ -126,6 +126,16 @@ impl Members<'_> {
         };
         self.0.extend_from_slice(name);
         write_text(self.0, cut(text));
+    }
+
+    /// Of what can hold nothing that would have to be escaped: tokens (RFC 9110, 5.6.2), addresses, and
+    /// words of our own.
+    fn plain(&mut self, name: &[u8], value: Option<&str>) {
+        let Some(text) = value else {
+            return self.raw(name, b"null");
+        };
+        self.raw(name, b"\"");
+        self.raw(cut(text).as_bytes(), b"\"");
     }
 
     fn number(&mut self, name: &[u8], value: Option<impl Into<u64>>) {
