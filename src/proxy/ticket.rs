@@ -5,7 +5,7 @@ use super::client::{Asked, Client};
 use super::error::Outcome;
 use super::request_id::REQUEST_ID;
 use super::respond::Failed;
-use super::usage::{self, Found, Reader, TopLevel};
+use super::usage::{self, Found, Kind, Reader, TopLevel};
 use super::worker::{Phase, Worker};
 use crate::net::Sent;
 use crate::publish::Stamp;
@@ -109,13 +109,14 @@ impl Ticket {
         let failed = extensions.remove::<Failed>();
         let sent = extensions.remove::<Sent>();
         let headers = response.headers();
+        let kind = Kind::of(headers);
         self.answer = Answer {
             status: Some(response.status()),
             upstream_id: headers
                 .get(REQUEST_ID)
                 .filter(|id| failed.is_none() && Some(*id) != self.request_id.as_ref())
                 .map(of_its_own),
-            stream: failed.is_none().then(|| usage::is_event_stream(headers)),
+            stream: failed.is_none().then_some(kind == Kind::Events),
             overhead: sent.map(|sent| {
                 sent.sent.saturating_duration_since(self.start)
                     + now.saturating_duration_since(sent.answered)
@@ -125,7 +126,7 @@ impl Ticket {
             sent_before: self.client.sent(),
             reader: match failed {
                 Some(_) => Reader::BLIND,
-                None => Reader::for_response(headers, carry),
+                None => Reader::for_response(kind, headers, carry),
             },
             failed,
         };
