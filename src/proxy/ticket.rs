@@ -6,7 +6,7 @@ use super::error::Outcome;
 use super::headers::first;
 use super::request_id::REQUEST_ID;
 use super::respond::Failed;
-use super::usage::{self, Found, Reader, TopLevel};
+use super::usage::{self, Found, Kind, Reader, TopLevel};
 use super::worker::{Phase, Worker};
 use crate::net::Sent;
 use crate::publish::Stamp;

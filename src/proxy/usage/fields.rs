@@ -1,6 +1,7 @@
 //! The members that carry usage, model and content, in the spellings of the APIs behind routers:
 //! OpenAI chat, completions and responses, Anthropic messages, SGLang `/generate`.
 
+use super::plain::{self, Value};
 use super::{Found, Member};
 use crate::telemetry::log::Usage;
 use serde::Deserialize;
@@ -158,28 +159,96 @@ fn filled(value: Option<&RawValue>) -> bool {
 
 /// Later counts replace earlier ones; a count that is not reported keeps what was known.
 fn take_usage(text: &[u8], usage: &mut Usage) {
-    let Ok(tokens) = serde_json::from_slice::<Tokens<'_>>(text) else {
+    let Some(counts) = Counts::read(text).or_else(|| Counts::read_any(text)) else {
         return;
     };
-    let details = [tokens.prompt_tokens_details, tokens.input_tokens_details]
-        .into_iter()
-        .flatten()
-        .find_map(|d| {
-            serde_json::from_str::<Details<'_>>(d.get())
-                .ok()?
-                .cached_tokens
-        });
-    let first = |names: &[Option<&RawValue>]| names.iter().flatten().find_map(|raw| count(raw));
-    let input = first(&[tokens.prompt_tokens, tokens.input_tokens]);
-    let output = first(&[tokens.completion_tokens, tokens.output_tokens]);
-    let cached = first(&[
-        details,
-        tokens.cached_tokens,
-        tokens.cache_read_input_tokens,
-    ]);
-    usage.input = input.or(usage.input);
-    usage.output = output.or(usage.output);
+    let [prompt, completion, cached] = [counts.prompt, counts.completion, counts.cached];
+    let [details, more_details] = counts.details;
+    let cached = details.or(more_details).flatten().or(first(cached));
+    usage.input = first(prompt).or(usage.input);
+    usage.output = first(completion).or(usage.output);
     usage.cached = cached.or(usage.cached);
+}
+
+fn first([one, other]: [Option<u64>; 2]) -> Option<u64> {
+    one.or(other)
+}
+
+/// A usage, each count by its two names.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Counts {
+    prompt: [Option<u64>; 2],
+    completion: [Option<u64>; 2],
+    cached: [Option<u64>; 2],
+    /// Of the prompt's details, `cached_tokens`, if there is one, and if that is a count.
+    details: [Option<Option<u64>>; 2],
+}
+
+impl Counts {
+    /// Of a usage in plain JSON, as nearly every one is; of another, nothing.
+    fn read(text: &[u8]) -> Option<Counts> {
+        let mut counts = Counts::default();
+        // A name that stands twice makes it no usage: that is left to serde.
+        let mut seen = 0_u16;
+        let mut once = |name: usize| {
+            let before = seen;
+            seen |= 1 << name;
+            (before != seen).then_some(())
+        };
+        // Whose details are being read.
+        let mut inside = None;
+        plain::members(text, |depth, name, value| {
+            if depth > 0 {
+                let details = inside.filter(|_| depth == 1 && name == b"cached_tokens");
+                let Some(which) = details else {
+                    return Some(());
+                };
+                counts.details[which] = (value != Value::Null).then(|| as_count(value));
+                return once(6 + which);
+            }
+            inside = None;
+            let (at, count) = match name {
+                b"prompt_tokens" => (0, &mut counts.prompt[0]),
+                b"input_tokens" => (1, &mut counts.prompt[1]),
+                b"completion_tokens" => (2, &mut counts.completion[0]),
+                b"output_tokens" => (3, &mut counts.completion[1]),
+                b"cached_tokens" => (4, &mut counts.cached[0]),
+                b"cache_read_input_tokens" => (5, &mut counts.cached[1]),
+                b"prompt_tokens_details" | b"input_tokens_details" => {
+                    let which = usize::from(name[0] == b'i');
+                    inside = Some(which);
+                    return once(8 + which);
+                }
+                _ => return Some(()),
+            };
+            *count = as_count(value);
+            once(at)
+        })?;
+        Some(counts)
+    }
+
+    /// Of any usage.
+    fn read_any(text: &[u8]) -> Option<Counts> {
+        let tokens: Tokens<'_> = serde_json::from_slice(text).ok()?;
+        let cached = |details: Option<&RawValue>| {
+            let details: Details<'_> = serde_json::from_str(details?.get()).ok()?;
+            details.cached_tokens.map(count)
+        };
+        let count = |raw: Option<&RawValue>| raw.and_then(count);
+        Some(Counts {
+            prompt: [tokens.prompt_tokens, tokens.input_tokens].map(count),
+            completion: [tokens.completion_tokens, tokens.output_tokens].map(count),
+            cached: [tokens.cached_tokens, tokens.cache_read_input_tokens].map(count),
+            details: [tokens.prompt_tokens_details, tokens.input_tokens_details].map(cached),
+        })
+    }
+}
+
+fn as_count(value: Value) -> Option<u64> {
+    match value {
+        Value::Count(count) if count <= MOST_TOKENS => Some(count),
+        _ => None,
+    }
 }
 
 /// A whole number that can be a number of tokens.
@@ -189,9 +258,9 @@ fn count(raw: &RawValue) -> Option<u64> {
 
 fn text_of(json: &[u8]) -> Option<Box<str>> {
     // Without an escape, as nearly always, the text is borrowed.
-    let text = match serde_json::from_slice::<&str>(json) {
-        Ok(text) => Cow::Borrowed(text),
-        Err(_) => Cow::Owned(serde_json::from_slice::<String>(json).ok()?),
+    let text = match plain::string(json) {
+        Some(text) => Cow::Borrowed(text),
+        None => Cow::Owned(serde_json::from_slice::<String>(json).ok()?),
     };
     (text.len() <= LONGEST_MODEL).then(|| text.into())
 }
@@ -199,6 +268,104 @@ fn text_of(json: &[u8]) -> Option<Box<str>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+    use proptest::sample::select;
+
+    /// JSON values, and some that are none.
+    fn value() -> impl Strategy<Value = String> {
+        let leaf = prop_oneof![
+            6 => (0_u64..5000).prop_map(|n| n.to_string()),
+            3 => select(vec![
+                "0", "-0", "-1", "007", "1.5", "0.50", "1.", "1e3", "1.5E-2", "1099511627776", "1099511627777",
+                "9999999999999999999", "18446744073709551615", "18446744073709551616", "99999999999999999999",
+                "null", "true", "false", "nul", "[]", "[1,{}]", "",
+            ]).prop_map(str::to_owned),
+            1 => select(vec![
+                r#""""#, r#""12""#, r#""default""#, r#""a\"b""#, r#""\u0041""#, r#""\x""#, r#""你好""#, "\"tab\there\"",
+                r#""a text longer than a word, with {braces}, [brackets]""#, r#""open"#,
+            ]).prop_map(str::to_owned),
+        ];
+        leaf.prop_recursive(3, 12, 4, |inner| object(inner).boxed())
+    }
+
+    fn object(value: impl Strategy<Value = String>) -> impl Strategy<Value = String> {
+        let name = select(vec![
+            "prompt_tokens",
+            "input_tokens",
+            "completion_tokens",
+            "output_tokens",
+            "cached_tokens",
+            "cache_read_input_tokens",
+            "prompt_tokens_details",
+            "input_tokens_details",
+            "total_tokens",
+            r"prompt\u005ftokens",
+            "é",
+            "",
+        ]);
+        let member = (name, select(vec![":", ":", ":", " : "]), value)
+            .prop_map(|(name, colon, value)| format!("\"{name}\"{colon}{value}"));
+        let between = select(vec![",", ",", ",", ",", " ,\n\t", ",,"]);
+        let ends = select(vec![
+            ("{", "}"),
+            ("{", "}"),
+            ("{", "}"),
+            (" { ", " } "),
+            ("{", ""),
+        ]);
+        (proptest::collection::vec(member, 0..6), between, ends).prop_map(
+            |(members, between, (start, end))| format!("{start}{}{end}", members.join(between)),
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn plain_json_says_what_serde_says(text in prop_oneof![9 => object(value()), 1 => value()]) {
+            if let Some(counts) = Counts::read(text.as_bytes()) {
+                prop_assert_eq!(Some(counts), Counts::read_any(text.as_bytes()));
+            }
+        }
+
+        #[test]
+        fn usages_of_whole_numbers_are_plain(
+            counts in proptest::collection::btree_map("[a-z_]{1,20}", 0_u64..1 << 62, 0..8),
+            pretty: bool,
+        ) {
+            let text = if pretty {
+                serde_json::to_string_pretty(&serde_json::json!({ "x": counts, "total": 1.25 }))
+            } else {
+                serde_json::to_string(&counts)
+            };
+            prop_assert!(Counts::read(text.unwrap().as_bytes()).is_some());
+        }
+
+        #[test]
+        fn a_model_is_what_serde_reads(text in prop_oneof![
+            r#"[ \n]?"([ -~é\t]|\\"|\\n){0,40}"[ \n]?"#,
+            value(),
+        ]) {
+            let expected = serde_json::from_str::<String>(&text).ok();
+            let model = text_of(text.as_bytes());
+            prop_assert_eq!(model.as_deref(), expected.as_deref());
+        }
+
+        #[test]
+        fn any_bytes_are_survived(bytes in proptest::collection::vec(any::<u8>(), 0..100)) {
+            take_usage(&bytes, &mut Usage::default());
+        }
+    }
+
+    #[test]
+    fn a_name_that_stands_twice_makes_no_usage() {
+        for text in [
+            r#"{"prompt_tokens":1,"prompt_tokens":2}"#,
+            r#"{"prompt_tokens":1,"prompt_tokens_details":null,"prompt_tokens_details":{}}"#,
+        ] {
+            let mut usage = Usage::default();
+            take_usage(text.as_bytes(), &mut usage);
+            assert_eq!(usage, Usage::default(), "{text}");
+        }
+    }
 
     #[test]
     fn a_count_that_is_none_spoils_no_other() {

@@ -1,10 +1,10 @@
 //! Finds members of a JSON text's outermost object while the text flows past in pieces.
 //!
-//! Strings are skipped with `memchr`, so a prompt of megabytes costs little; only the values asked
-//! for are kept, up to a bound. The text is not validated: a wrong text gives no member, or one
+//! Strings are skipped in words and by `memchr`, so a prompt of megabytes costs little; only the values
+//! asked for are kept, up to a bound. The text is not validated: a wrong text gives no member, or one
 //! that does not parse later.
 
-use memchr::memchr2;
+use super::text;
 
 /// A member's value as it stood in the text, or why there is none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -25,8 +25,13 @@ pub struct TopLevel<const N: usize> {
     found: [Member; N],
     most_bytes: usize,
     place: Place,
-    /// Which member's value is being kept.
-    keeping: Option<usize>,
+    /// Brackets around the place, inside a value.
+    depth: u32,
+    /// Of a name that a piece's end cut, what came before.
+    name: CutName,
+    /// Whose value is being read, where it is kept.
+    keeping: Option<u8>,
+    /// Of a value that a piece's end cut, what came before.
     kept: Vec<u8>,
 }
 
@@ -36,23 +41,49 @@ enum Place {
     Before,
     /// Between members, where a name may begin.
     Between,
-    /// Inside a name: its bytes so far, and how many (over-long or escaped names match nothing).
-    Name {
-        bytes: [u8; LONGEST_NAME],
-        len: u8,
-        escaped: bool,
-    },
+    /// Inside a name that began in an earlier piece.
+    Name { escaped: bool },
     /// After a name, before its colon.
-    Colon(Option<u8>),
-    /// Inside a value, `depth` brackets deep.
-    Value { depth: u32 },
-    /// Inside a string inside a value.
-    Text { depth: u32, escaped: bool },
+    Colon,
+    /// Inside a value.
+    Value,
+    /// Inside a value's string that began in an earlier piece.
+    Text { escaped: bool },
     /// Past the outermost `}`, or not an object at all.
     Over,
 }
 
+/// As much of a name as can match.
+#[derive(Debug, Default)]
+struct CutName {
+    bytes: [u8; LONGEST_NAME],
+    /// Of the whole name, so that a longer one matches nothing.
+    len: usize,
+}
+
 const LONGEST_NAME: usize = 16;
+
+/// What a byte means inside a value, outside of its strings.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Class {
+    Other,
+    Quote,
+    Open,
+    CloseObject,
+    CloseArray,
+    Comma,
+}
+
+const CLASSES: [Class; 256] = {
+    let mut classes = [Class::Other; 256];
+    classes[b'"' as usize] = Class::Quote;
+    classes[b'{' as usize] = Class::Open;
+    classes[b'[' as usize] = Class::Open;
+    classes[b'}' as usize] = Class::CloseObject;
+    classes[b']' as usize] = Class::CloseArray;
+    classes[b',' as usize] = Class::Comma;
+    classes
+};
 
 impl<const N: usize> TopLevel<N> {
     /// A scanner for these names (of at most 16 bytes), which keeps at most `most_bytes` of a value.
@@ -60,9 +91,11 @@ impl<const N: usize> TopLevel<N> {
     pub fn new(names: [&'static str; N], most_bytes: usize) -> Self {
         TopLevel {
             names,
-            found: std::array::from_fn(|_| Member::Absent),
+            found: [const { Member::Absent }; N],
             most_bytes,
             place: Place::Before,
+            depth: 0,
+            name: CutName::default(),
             keeping: None,
             kept: Vec::new(),
         }
@@ -70,58 +103,12 @@ impl<const N: usize> TopLevel<N> {
 
     /// Reads the next piece.
     pub fn feed(&mut self, piece: &[u8]) {
-        // Where the kept value begins in this piece, if one is being kept.
-        let mut from = 0;
-        let mut at = 0;
-        while let Some(&byte) = piece.get(at) {
-            at = match self.place {
-                Place::Over => return,
-                Place::Before => {
-                    self.place = match byte {
-                        b' ' | b'\t' | b'\r' | b'\n' | 0xEF | 0xBB | 0xBF => Place::Before,
-                        b'{' => Place::Between,
-                        _ => Place::Over,
-                    };
-                    at + 1
-                }
-                Place::Between => {
-                    self.place = match byte {
-                        b'"' => Place::Name {
-                            bytes: [0; LONGEST_NAME],
-                            len: 0,
-                            escaped: false,
-                        },
-                        b'}' => Place::Over,
-                        _ => Place::Between,
-                    };
-                    at + 1
-                }
-                Place::Name {
-                    bytes,
-                    len,
-                    escaped,
-                } => match self.whole_name(&piece[at..], len) {
-                    Some(long) => at + long,
-                    None => {
-                        self.name(byte, bytes, len, escaped);
-                        at + 1
-                    }
-                },
-                Place::Colon(which) => {
-                    if byte == b':' {
-                        self.keeping = which.map(usize::from);
-                        self.kept.clear();
-                        self.place = Place::Value { depth: 0 };
-                        from = at + 1;
-                    }
-                    at + 1
-                }
-                Place::Value { depth } => self.value(piece, at, depth, from),
-                Place::Text { depth, escaped } => self.text(piece, at, depth, escaped),
-            };
+        if piece.is_empty() {
+            return;
         }
-        if matches!(self.place, Place::Value { .. } | Place::Text { .. }) {
-            self.keep(piece.get(from..).unwrap_or_default());
+        let mut rest = self.resume(piece);
+        while let Some(members) = rest {
+            rest = self.member(members);
         }
     }
 
@@ -131,16 +118,68 @@ impl<const N: usize> TopLevel<N> {
         self.found
     }
 
-    /// A name that stands whole in this piece, as nearly every one does, without an escape: how many
-    /// bytes it takes, its closing quote included.
-    fn whole_name(&mut self, piece: &[u8], len: u8) -> Option<usize> {
-        // Looked for once a name, at its beginning: a search at every byte would be quadratic.
-        if len > 0 {
+    // Each of the following reads on from where its name says, and gives what stands behind the member;
+    // nothing where the piece or the object ends first, and then the place is known.
+
+    fn resume<'a>(&mut self, piece: &'a [u8]) -> Option<&'a [u8]> {
+        match self.place {
+            Place::Over => None,
+            Place::Before => {
+                let blank = |b: &u8| matches!(b, b' ' | b'\t' | b'\r' | b'\n' | 0xEF | 0xBB | 0xBF);
+                let at = piece.iter().position(|b| !blank(b))?;
+                self.place = Place::Over;
+                (piece[at] == b'{').then(|| &piece[at + 1..])
+            }
+            Place::Between => Some(piece),
+            Place::Name { escaped } => {
+                let inside = &piece[usize::from(escaped)..];
+                let behind = text::far_behind(inside);
+                let ends = behind.map_or(piece.len(), |behind| piece.len() - behind.len() - 1);
+                self.name.push(&piece[..ends]);
+                let Some(behind) = behind else {
+                    self.place = Place::Name {
+                        escaped: text::is_cut_in_escape(inside),
+                    };
+                    return None;
+                };
+                self.keeping = self.name.whole().and_then(|name| self.which(name));
+                self.colon(behind)
+            }
+            Place::Colon => self.colon(piece),
+            Place::Value => self.value(piece, piece),
+            Place::Text { escaped } => {
+                let inside = &piece[usize::from(escaped)..];
+                if let Some(behind) = text::far_behind(inside) {
+                    return self.value(piece, behind);
+                }
+                self.place = Place::Text {
+                    escaped: text::is_cut_in_escape(inside),
+                };
+                self.keep(piece);
+                None
+            }
+        }
+    }
+
+    fn member<'a>(&mut self, rest: &'a [u8]) -> Option<&'a [u8]> {
+        self.place = Place::Between;
+        let at = rest.iter().position(|b| matches!(b, b'"' | b'}'))?;
+        if rest[at] == b'}' {
+            self.place = Place::Over;
             return None;
         }
-        let end = memchr2(b'"', b'\\', piece).filter(|end| piece[*end] == b'"')?;
-        self.place = Place::Colon(self.which(&piece[..end]));
-        Some(end + 1)
+        let inside = &rest[at + 1..];
+        let Some(behind) = text::behind(inside) else {
+            self.name = CutName::default();
+            self.name.push(inside);
+            self.place = Place::Name {
+                escaped: text::is_cut_in_escape(inside),
+            };
+            return None;
+        };
+        // A name with an escape matches nothing.
+        self.keeping = self.which(&inside[..inside.len() - behind.len() - 1]);
+        self.colon(behind)
     }
 
     fn which(&self, name: &[u8]) -> Option<u8> {
@@ -148,75 +187,41 @@ impl<const N: usize> TopLevel<N> {
         u8::try_from(which).ok()
     }
 
-    fn name(&mut self, byte: u8, mut bytes: [u8; LONGEST_NAME], mut len: u8, escaped: bool) {
-        // A name with an escape, or a longer one, matches nothing: its length is past the bound.
-        const NO_MATCH: u8 = u8::MAX;
-        if byte == b'"' && !escaped {
-            let name = bytes.get(..usize::from(len));
-            self.place = Place::Colon(name.and_then(|name| self.which(name)));
+    #[inline]
+    fn colon<'a>(&mut self, rest: &'a [u8]) -> Option<&'a [u8]> {
+        let Some(at) = rest.iter().position(|b| *b == b':') else {
+            self.place = Place::Colon;
+            return None;
+        };
+        self.depth = 0;
+        let value = &rest[at + 1..];
+        self.value(value, value)
+    }
+
+    /// `value` is what there is of it, read to where `rest` begins.
+    #[inline]
+    fn value<'a>(&mut self, value: &'a [u8], rest: &'a [u8]) -> Option<&'a [u8]> {
+        let stop = to_end_of_value(rest, self.depth);
+        self.place = stop.place;
+        self.depth = stop.depth;
+        if matches!(stop.place, Place::Between | Place::Over) {
+            self.take(&value[..value.len() - stop.rest.len() - 1]);
+        } else {
+            self.keep(value);
+        }
+        matches!(stop.place, Place::Between).then_some(stop.rest)
+    }
+
+    /// A value is whole: `rest` of it, and what was kept before.
+    fn take(&mut self, rest: &[u8]) {
+        if self.keeping.is_none() {
             return;
         }
-        if byte == b'\\' || escaped {
-            len = NO_MATCH;
-        } else if let Some(slot) = bytes.get_mut(usize::from(len)) {
-            *slot = byte;
-            len += 1;
-        } else {
-            len = NO_MATCH;
+        self.keep(rest);
+        // Gone, where the value was too long.
+        if let Some(which) = self.keeping.take() {
+            self.found[usize::from(which)] = Member::Value(std::mem::take(&mut self.kept));
         }
-        self.place = Place::Name {
-            bytes,
-            len,
-            escaped: byte == b'\\' && !escaped,
-        };
-    }
-
-    /// Outside of strings: on to the next string, or to the end of the value, which began at `from`.
-    fn value(&mut self, piece: &[u8], at: usize, mut depth: u32, from: usize) -> usize {
-        for (i, byte) in piece.iter().enumerate().skip(at) {
-            match byte {
-                b'"' => {
-                    self.place = Place::Text {
-                        depth,
-                        escaped: false,
-                    };
-                    return i + 1;
-                }
-                b'{' | b'[' => depth = depth.saturating_add(1),
-                b'}' | b']' if depth > 0 => depth -= 1,
-                b'}' | b',' if depth == 0 => {
-                    self.keep(&piece[from..i]);
-                    self.end_of_value();
-                    self.place = if *byte == b',' {
-                        Place::Between
-                    } else {
-                        Place::Over
-                    };
-                    return i + 1;
-                }
-                _ => {}
-            }
-        }
-        self.place = Place::Value { depth };
-        piece.len()
-    }
-
-    /// Inside a string: on to its end.
-    fn text(&mut self, piece: &[u8], at: usize, depth: u32, escaped: bool) -> usize {
-        let mut next = at + usize::from(escaped);
-        while let Some(found) = piece.get(next..).and_then(|p| memchr2(b'"', b'\\', p)) {
-            if piece[next + found] == b'"' {
-                self.place = Place::Value { depth };
-                return next + found + 1;
-            }
-            next += found + 2;
-        }
-        // `next` is past the end only when the piece ends behind a backslash.
-        self.place = Place::Text {
-            depth,
-            escaped: next > piece.len(),
-        };
-        piece.len()
     }
 
     fn keep(&mut self, bytes: &[u8]) {
@@ -224,16 +229,70 @@ impl<const N: usize> TopLevel<N> {
         if self.kept.len() + bytes.len() > self.most_bytes {
             self.keeping = None;
             self.kept = Vec::new();
-            self.found[which] = Member::TooLong;
+            self.found[usize::from(which)] = Member::TooLong;
+        } else if self.kept.is_empty() {
+            self.kept = bytes.to_vec();
         } else {
             self.kept.extend_from_slice(bytes);
         }
     }
+}
 
-    fn end_of_value(&mut self) {
-        if let Some(which) = self.keeping.take() {
-            self.found[which] = Member::Value(std::mem::take(&mut self.kept));
+/// How far a value goes in a piece.
+struct Stop<'a> {
+    /// Behind what ends the value.
+    rest: &'a [u8],
+    place: Place,
+    depth: u32,
+}
+
+/// Inside a value, `depth` brackets deep: on to its end, or to the piece's. On its own, so that what a
+/// byte needs stays in registers.
+#[inline(never)]
+fn to_end_of_value(mut rest: &[u8], mut depth: u32) -> Stop<'_> {
+    while let Some(at) = rest
+        .iter()
+        .position(|b| CLASSES[usize::from(*b)] != Class::Other)
+    {
+        let class = CLASSES[usize::from(rest[at])];
+        rest = &rest[at + 1..];
+        if class == Class::Quote {
+            let Some(behind) = text::behind(rest) else {
+                let escaped = text::is_cut_in_escape(rest);
+                let place = Place::Text { escaped };
+                return Stop { rest, place, depth };
+            };
+            rest = behind;
+        } else if class == Class::Open {
+            depth = depth.saturating_add(1);
+        } else if depth > 0 {
+            depth -= u32::from(class != Class::Comma);
+        } else if class != Class::CloseArray {
+            let place = match class {
+                Class::Comma => Place::Between,
+                _ => Place::Over,
+            };
+            return Stop { rest, place, depth };
         }
+    }
+    Stop {
+        rest: &[],
+        place: Place::Value,
+        depth,
+    }
+}
+
+impl CutName {
+    fn push(&mut self, piece: &[u8]) {
+        if let Some(room) = self.bytes.get_mut(self.len..) {
+            let fits = room.len().min(piece.len());
+            room[..fits].copy_from_slice(&piece[..fits]);
+        }
+        self.len = self.len.saturating_add(piece.len());
+    }
+
+    fn whole(&self) -> Option<&[u8]> {
+        self.bytes.get(..self.len)
     }
 }
 

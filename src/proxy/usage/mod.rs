@@ -9,6 +9,8 @@ mod events;
 mod fields;
 mod json;
 mod packed;
+mod plain;
+mod text;
 
 pub(super) use fields::model_of;
 pub use json::{Member, TopLevel};
@@ -26,6 +28,17 @@ pub struct Found {
     pub usage: Usage,
     /// The model that answered.
     pub model: Option<Box<str>>,
+}
+
+/// What kind of body a head announces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// An event stream.
+    Events,
+    /// JSON.
+    Json,
+    /// One that is not read.
+    Other,
 }
 
 /// Reads one response body.
@@ -57,13 +70,14 @@ impl Reader {
     /// Reads nothing.
     pub const BLIND: Reader = Reader(Inner::Plain(Plain::Blind));
 
-    /// The right reader for a response's head.
+    /// The right reader for a response's head, which says that its body is of this kind.
     #[must_use]
-    pub fn for_response(headers: &HeaderMap, carry_bytes: usize) -> Reader {
-        let plain = Plain::for_response(headers, carry_bytes);
-        if matches!(plain, Plain::Blind) {
-            return Reader::BLIND;
-        }
+    pub fn for_response(kind: Kind, headers: &HeaderMap, carry_bytes: usize) -> Reader {
+        let plain = match kind {
+            Kind::Events => Plain::Events(Events::new(carry_bytes)),
+            Kind::Json => Plain::Json(TopLevel::new(ANSWER, carry_bytes)),
+            Kind::Other => return Reader::BLIND,
+        };
         Reader(match Coding::of(headers) {
             Coding::Identity => Inner::Plain(plain),
             Coding::Gzip => Inner::Packed(Box::new(Packed::gzip(plain))),
@@ -92,16 +106,6 @@ impl Reader {
 }
 
 impl Plain {
-    fn for_response(headers: &HeaderMap, carry_bytes: usize) -> Plain {
-        if is_event_stream(headers) {
-            Plain::Events(Events::new(carry_bytes))
-        } else if media_type_is(headers, b"application/json") {
-            Plain::Json(TopLevel::new(ANSWER, carry_bytes))
-        } else {
-            Plain::Blind
-        }
-    }
-
     fn feed(&mut self, frame: &[u8]) -> bool {
         match self {
             Plain::Blind => !frame.is_empty(),
@@ -125,23 +129,59 @@ impl Plain {
     }
 }
 
+impl Kind {
+    /// What the head says, parameters aside.
+    #[must_use]
+    pub fn of(headers: &HeaderMap) -> Kind {
+        let Some(value) = headers.get(CONTENT_TYPE) else {
+            return Kind::Other;
+        };
+        let value = value.as_bytes();
+        Kind::named(value).unwrap_or_else(|| {
+            let end = value.iter().position(|b| *b == b';');
+            let name = value[..end.unwrap_or(value.len())].trim_ascii();
+            Kind::named(name)
+                .or_else(|| Kind::named(&name.to_ascii_lowercase()))
+                .unwrap_or(Kind::Other)
+        })
+    }
+
+    fn named(media_type: &[u8]) -> Option<Kind> {
+        match media_type {
+            b"text/event-stream" => Some(Kind::Events),
+            b"application/json" => Some(Kind::Json),
+            _ => None,
+        }
+    }
+}
+
 /// Whether a body can be read for its members as it comes: JSON that is not packed.
 #[must_use]
 pub fn is_plain_json(headers: &HeaderMap) -> bool {
-    media_type_is(headers, b"application/json") && Coding::of(headers) == Coding::Identity
+    Kind::of(headers) == Kind::Json && Coding::of(headers) == Coding::Identity
 }
 
-/// Whether a response is an event stream.
-#[must_use]
-pub fn is_event_stream(headers: &HeaderMap) -> bool {
-    media_type_is(headers, b"text/event-stream")
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::HeaderValue;
 
-/// Whether the content type is this one, parameters aside.
-fn media_type_is(headers: &HeaderMap, media_type: &[u8]) -> bool {
-    headers.get(CONTENT_TYPE).is_some_and(|v| {
-        let v = v.as_bytes();
-        let end = v.iter().position(|b| *b == b';').unwrap_or(v.len());
-        v[..end].trim_ascii().eq_ignore_ascii_case(media_type)
-    })
+    #[test]
+    fn a_kind_is_a_media_type_in_any_case_and_with_any_parameters() {
+        for (value, expected) in [
+            ("application/json", Kind::Json),
+            ("Application/JSON; charset=utf-8", Kind::Json),
+            ("text/event-stream", Kind::Events),
+            ("text/event-stream ;charset=utf-8", Kind::Events),
+            ("text/event-streams", Kind::Other),
+            ("application/json+x", Kind::Other),
+            (";application/json", Kind::Other),
+            ("", Kind::Other),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static(value));
+            assert_eq!(Kind::of(&headers), expected, "{value}");
+        }
+        assert_eq!(Kind::of(&HeaderMap::new()), Kind::Other);
+    }
 }

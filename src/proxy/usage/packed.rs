@@ -235,7 +235,7 @@ impl Write for Sink {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Found, Reader};
+    use super::super::{Found, Kind, Reader};
     use super::*;
     use crate::telemetry::log::Usage;
     use flate2::Compression;
@@ -268,7 +268,7 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_ENCODING, HeaderValue::from_static(coding));
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
-        Reader::for_response(&headers, 1024)
+        Reader::for_response(Kind::of(&headers), &headers, 1024)
     }
 
     fn read(coding: &'static str, pieces: &[&[u8]]) -> Found {
