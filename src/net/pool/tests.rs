@@ -8,7 +8,8 @@ use http_body_util::{BodyExt as _, Full};
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::convert::Infallible;
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 use tower::Service as _;
 
@@ -105,7 +106,7 @@ async fn exchange_one(pool: &mut TestPool<Full<Bytes>>, pipes: &Pipes) -> Duplex
 
 async fn read<B>(answer: Response<PooledBody<B, Pipes>>)
 where
-    B: Body<Data = Bytes> + 'static,
+    B: Body<Data = Bytes> + Unpin + 'static,
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
     let body = answer.into_body().collect().await.unwrap();
