@@ -101,13 +101,18 @@ impl Events {
     }
 
     pub(super) fn finish(mut self) -> Found {
-        if let Some(data) = data_of(&self.last) {
-            fields::from_event(data, &mut self.found);
-        }
+        self.read_last();
         if let Some(data) = data_of(&self.carry).filter(|data| self.is_to_be_read(data)) {
             fields::from_event(data, &mut self.found);
         }
         self.found
+    }
+
+    fn read_last(&mut self) {
+        let last = std::mem::take(&mut self.last);
+        if let Some(data) = data_of(&last) {
+            fields::from_event(data, &mut self.found);
+        }
     }
 
     /// Whether each event is parsed.
@@ -124,9 +129,12 @@ impl Events {
             return;
         };
         if self.parsed >= MOST_PARSED && self.content_seen {
-            self.last.clear();
-            self.last.extend_from_slice(line);
-            return;
+            if line.len() <= self.most_carry {
+                self.last.clear();
+                self.last.extend_from_slice(line);
+                return;
+            }
+            self.read_last();
         }
         self.parsed += 1;
         self.has_meta |= holds_object(data, &META);
@@ -281,6 +289,10 @@ mod tests {
                         expected,
                         "{events} and {end:?}"
                     );
+                    if let [whole] = pieces[..] {
+                        // Nothing is carried, and the events are too long to be kept.
+                        assert_eq!(read(&[whole], 16).0.usage, expected);
+                    }
                 }
             }
         }

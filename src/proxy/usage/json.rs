@@ -121,6 +121,7 @@ impl<const N: usize> TopLevel<N> {
     // Each of the following reads on from where its name says, and gives what stands behind the member;
     // nothing where the piece or the object ends first, and then the place is known.
 
+    #[inline(never)]
     fn resume<'a>(&mut self, piece: &'a [u8]) -> Option<&'a [u8]> {
         match self.place {
             Place::Over => None,
@@ -187,7 +188,7 @@ impl<const N: usize> TopLevel<N> {
         u8::try_from(which).ok()
     }
 
-    #[inline]
+    #[inline(always)]
     fn colon<'a>(&mut self, rest: &'a [u8]) -> Option<&'a [u8]> {
         let Some(at) = rest.iter().position(|b| *b == b':') else {
             self.place = Place::Colon;
@@ -199,7 +200,7 @@ impl<const N: usize> TopLevel<N> {
     }
 
     /// `value` is what there is of it, read to where `rest` begins.
-    #[inline]
+    #[inline(always)]
     fn value<'a>(&mut self, value: &'a [u8], rest: &'a [u8]) -> Option<&'a [u8]> {
         let stop = to_end_of_value(rest, self.depth);
         self.place = stop.place;
@@ -213,6 +214,7 @@ impl<const N: usize> TopLevel<N> {
     }
 
     /// A value is whole: `rest` of it, and what was kept before.
+    #[inline(always)]
     fn take(&mut self, rest: &[u8]) {
         if self.keeping.is_none() {
             return;
@@ -257,12 +259,21 @@ fn to_end_of_value(mut rest: &[u8], mut depth: u32) -> Stop<'_> {
         let class = CLASSES[usize::from(rest[at])];
         rest = &rest[at + 1..];
         if class == Class::Quote {
-            let Some(behind) = text::behind(rest) else {
-                let escaped = text::is_cut_in_escape(rest);
-                let place = Place::Text { escaped };
-                return Stop { rest, place, depth };
-            };
-            rest = behind;
+            loop {
+                let Some(behind) = text::behind(rest) else {
+                    let escaped = text::is_cut_in_escape(rest);
+                    let place = Place::Text { escaped };
+                    return Stop { rest, place, depth };
+                };
+                // Most strings have the next one right behind them.
+                match behind {
+                    [b':' | b',', b'"', next @ ..] if depth > 0 => rest = next,
+                    _ => {
+                        rest = behind;
+                        break;
+                    }
+                }
+            }
         } else if class == Class::Open {
             depth = depth.saturating_add(1);
         } else if depth > 0 {

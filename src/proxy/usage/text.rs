@@ -65,7 +65,7 @@ pub(super) fn plain(inside: &[u8]) -> Option<(&[u8], &[u8])> {
         };
         let hits = quotes_and_backslashes(word);
         let before_hit = (hits & hits.wrapping_neg()).wrapping_sub(1);
-        let unprintable = (word | word.wrapping_sub(ONES * b' ' as u64)) & HIGH;
+        let unprintable = (word | word.wrapping_sub(ONES * u64::from(b' '))) & HIGH;
         if unprintable & before_hit != 0 {
             return None;
         }
@@ -87,7 +87,7 @@ const HIGH: u64 = ONES << 7;
 #[inline]
 fn quotes_and_backslashes(word: u64) -> u64 {
     let zero = |other: u64| other.wrapping_sub(ONES) & !other & HIGH;
-    zero(word ^ (ONES * b'"' as u64)) | zero(word ^ (ONES * b'\\' as u64))
+    zero(word ^ (ONES * u64::from(b'"'))) | zero(word ^ (ONES * u64::from(b'\\')))
 }
 
 #[cfg(test)]
