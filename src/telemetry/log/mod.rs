@@ -3,6 +3,7 @@
 
 mod clock;
 mod line;
+mod queue;
 mod sink;
 
 pub use clock::Clock;

@@ -1,20 +1,16 @@
 //! From workers to standard output: blocks of lines through a bounded queue to one writer thread,
 //! so that no request ever waits for a slow reader of the log.
 
+use super::queue::{Block, Receiver, Sender, queue};
 use super::{Clock, Record};
 use metrics::Counter;
 use std::cell::RefCell;
 use std::io::{self, Write};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// A block is handed over when it has grown to this, or at the worker's next tick. Each hand-over wakes
-/// the writer, which costs as much as some ten lines; a larger block would be mapped and unmapped by
-/// the allocator each time.
-const BLOCK_BYTES: usize = 96 * 1024;
+/// A block is handed over when it has grown to this, or at the worker's next tick.
+const BLOCK_BYTES: usize = 64 * 1024;
 
 /// Room that a block has at first.
 const FIRST_BYTES: usize = 4 * 1024;
@@ -22,34 +18,18 @@ const FIRST_BYTES: usize = 4 * 1024;
 /// A line is rarely longer.
 const LINE_BYTES: usize = 2 * 1024;
 
-/// Blocks that can wait; the bound that matters is the one in bytes.
-const MOST_BLOCKS: usize = 4096;
-
 /// For the last lines to be written when the process ends.
 const LAST_LINES: Duration = Duration::from_secs(5);
 
-struct Block {
-    lines: u64,
-    bytes: Vec<u8>,
-}
-
-#[derive(Clone)]
-struct Queue {
-    blocks: SyncSender<Block>,
-    queued_bytes: Arc<AtomicUsize>,
-    most_bytes: usize,
-    dropped: Counter,
-}
-
 /// The writer thread. Hand out a [`Sink`] to each worker, drop them all, then [`Log::finish`].
 pub struct Log {
-    queue: Queue,
+    queue: Sender,
     writer: JoinHandle<()>,
 }
 
 /// Where one worker puts its lines.
 pub struct Sink {
-    queue: Queue,
+    queue: Sender,
     state: RefCell<SinkState>,
 }
 
@@ -73,17 +53,10 @@ impl Log {
         most_bytes: usize,
         dropped: Counter,
     ) -> io::Result<Log> {
-        let (blocks, waiting) = mpsc::sync_channel(MOST_BLOCKS);
-        let queued_bytes = Arc::new(AtomicUsize::new(0));
-        let queue = Queue {
-            blocks,
-            queued_bytes: Arc::clone(&queued_bytes),
-            most_bytes,
-            dropped: dropped.clone(),
-        };
+        let (queue, waiting) = queue(most_bytes, dropped.clone());
         let writer = thread::Builder::new()
             .name("kvgauge-log".into())
-            .spawn(move || write_blocks(out, &waiting, &queued_bytes, &dropped))?;
+            .spawn(move || write_blocks(out, &waiting, &dropped))?;
         Ok(Log { queue, writer })
     }
 
@@ -118,16 +91,11 @@ impl Log {
     }
 }
 
-fn write_blocks(
-    mut out: impl Write,
-    waiting: &Receiver<Block>,
-    queued_bytes: &AtomicUsize,
-    dropped: &Counter,
-) {
+fn write_blocks(mut out: impl Write, waiting: &Receiver, dropped: &Counter) {
     let mut broken = false;
-    while let Ok(block) = waiting.recv() {
+    while let Some(block) = waiting.next() {
         let written = out.write_all(&block.bytes).and_then(|()| out.flush());
-        queued_bytes.fetch_sub(block.bytes.len(), Ordering::Relaxed);
+        waiting.done(block.bytes.len());
         match written {
             Ok(()) => broken = false,
             Err(error) => {
@@ -138,6 +106,8 @@ fn write_blocks(
                 }
             }
         }
+        drop(block);
+        waiting.pause();
     }
 }
 
@@ -156,8 +126,10 @@ impl Sink {
         state.block.push(b'"');
         record.write(&mut state.block);
         state.lines += 1;
-        if state.block.len() >= self.queue.block_bytes() {
-            self.queue.push(state);
+        // A block of a short queue may not fill it.
+        let most = (BLOCK_BYTES - LINE_BYTES).min(self.queue.most_bytes() / 2);
+        if state.block.len() >= most {
+            state.hand_over(&self.queue);
         }
     }
 
@@ -165,7 +137,7 @@ impl Sink {
     pub fn flush(&self) {
         let mut state = self.state.borrow_mut();
         if state.lines > 0 {
-            self.queue.push(&mut state);
+            state.hand_over(&self.queue);
         }
     }
 }
@@ -176,28 +148,14 @@ impl Drop for Sink {
     }
 }
 
-// === impl Queue ===
+// === impl SinkState ===
 
-impl Queue {
-    /// A block of a short queue may not fill it.
-    fn block_bytes(&self) -> usize {
-        (BLOCK_BYTES - LINE_BYTES).min(self.most_bytes / 2)
-    }
-
-    fn push(&self, state: &mut SinkState) {
-        state.expected = (state.block.len() + LINE_BYTES).clamp(FIRST_BYTES, BLOCK_BYTES);
-        let block = Block {
-            lines: std::mem::take(&mut state.lines),
-            bytes: std::mem::take(&mut state.block),
-        };
-        let (lines, len) = (block.lines, block.bytes.len());
-        if self.queued_bytes.load(Ordering::Relaxed) + len > self.most_bytes {
-            return self.dropped.increment(lines);
-        }
-        self.queued_bytes.fetch_add(len, Ordering::Relaxed);
-        if self.blocks.try_send(block).is_err() {
-            self.queued_bytes.fetch_sub(len, Ordering::Relaxed);
-            self.dropped.increment(lines);
-        }
+impl SinkState {
+    fn hand_over(&mut self, queue: &Sender) {
+        self.expected = (self.block.len() + LINE_BYTES).clamp(FIRST_BYTES, BLOCK_BYTES);
+        queue.send(Block {
+            lines: std::mem::take(&mut self.lines),
+            bytes: std::mem::take(&mut self.block),
+        });
     }
 }
