@@ -61,7 +61,8 @@ impl Section {
         for cost in &self.costs {
             let exponent = cost.exponent();
             writeln!(self.text, "| {} | {exponent:.2} |", cost.what).unwrap();
-            if exponent > MOST {
+            // What could not be measured is not held either.
+            if exponent.is_nan() || exponent > MOST {
                 self.broken.push(format!(
                     "{} grows with the power of {exponent:.2} of {}, above {MOST}",
                     cost.what, self.over

@@ -71,7 +71,8 @@ impl Axis {
 }
 
 fn draw(out: &mut String, at: f64, over: &str, cost: &Cost) {
-    let points: Vec<(f64, f64)> = cost.points.iter().map(|(x, y)| (*x, y.max(1e-6))).collect();
+    let finite = cost.points.iter().filter(|(_, y)| y.is_finite());
+    let points: Vec<(f64, f64)> = finite.map(|(x, y)| (*x, y.max(1e-6))).collect();
     let x_axis = Axis::around(points.iter().map(|p| p.0));
     let y_axis = Axis::around(points.iter().map(|p| p.1));
     let left = at + LEFT;

@@ -14,6 +14,9 @@ use std::time::{Duration, Instant};
 /// For all sources to have been read: the first reads are spread over an interval.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// Each source is read at least once in it.
+const LEAST: Duration = Duration::from_secs(2);
+
 /// Pages asked of kvgauge, one after the other.
 const GETS: u32 = 10;
 
@@ -104,12 +107,13 @@ fn one(scale: &Scale, program: &Path, sources: usize) -> Row {
     let mut setup = Setup::new(program, upstream.address);
     setup.sources = upstream.pages(real_page(), sources);
     let kvgauge = setup.start();
-    until_read(&upstream, sources as u64);
+    until_read(&upstream, 2 * sources as u64);
 
     let (sent, start) = (upstream.pages_sent(), Instant::now());
-    let ran = watch(kvgauge.pid(), scale.window);
+    let ran = watch(kvgauge.pid(), scale.window.max(LEAST));
     let took = start.elapsed();
     let sent = upstream.pages_sent() - sent;
+    assert!(sent > 0, "sources are read");
 
     // Before anybody asks for a page, which is memory too.
     let mib = resident(&kvgauge);
