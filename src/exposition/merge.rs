@@ -379,8 +379,15 @@ fn pages_apart(pages: &[&Prepared]) -> Vec<bool> {
                 .filter(|(name, value)| Some(*name) == common && !value.is_empty())
         })
         .collect();
+    // Sorted, so that many pages are not each compared with all others.
+    let mut sorted = labels.clone();
+    sorted.sort_unstable();
+    let alone = |label| {
+        let from = sorted.partition_point(|l| *l < label);
+        sorted.get(from + 1).is_none_or(|next| *next != label)
+    };
     labels
         .iter()
-        .map(|label| label.is_some() && labels.iter().filter(|l| *l == label).count() == 1)
+        .map(|label| label.is_some() && alone(*label))
         .collect()
 }

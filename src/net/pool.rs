@@ -27,6 +27,7 @@ use http::{Request, Response};
 use http_body::Body;
 use std::any::Any;
 use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::error::Error;
 use std::fmt;
 use std::marker::PhantomData;
@@ -92,7 +93,8 @@ struct Shared<C: Connect> {
     target: Target,
     connect: C,
     limits: PoolLimits,
-    idle: RefCell<Vec<Kept<C::Stream>>>,
+    /// The one used last is behind. Of the one in front room can be made at once, however many there are.
+    idle: RefCell<VecDeque<Kept<C::Stream>>>,
     addresses: Arc<Addresses>,
 }
 
@@ -143,7 +145,7 @@ impl<B, C: Connect> Pool<B, C> {
                 target,
                 connect,
                 limits,
-                idle: RefCell::new(Vec::new()),
+                idle: RefCell::new(VecDeque::new()),
                 addresses,
             }),
             bodies: PhantomData,
@@ -224,9 +226,9 @@ impl<C: Connect> Shared<C> {
     fn take_idle(&self, now: Instant) -> Option<Kept<C::Stream>> {
         self.addresses.used();
         let mut idle = self.idle.borrow_mut();
-        let mut kept = idle.pop()?;
+        let mut kept = idle.pop_back()?;
         while !self.usable(&mut kept, now) {
-            kept = idle.pop()?;
+            kept = idle.pop_back()?;
         }
         Some(kept)
     }
@@ -238,10 +240,10 @@ impl<C: Connect> Shared<C> {
         }
         let mut idle = self.idle.borrow_mut();
         if idle.len() >= self.limits.max_idle {
-            idle.remove(0);
+            idle.pop_front();
         }
         kept.about.idle_since = Instant::now();
-        idle.push(kept);
+        idle.push_back(kept);
     }
 
     async fn connect(self: Rc<Self>) -> Result<Kept<C::Stream>, PoolError<C::Error>> {

@@ -18,6 +18,14 @@ const TICK: Duration = Duration::from_millis(100);
 /// whose cores are all busy, little beside the age that a reading may have.
 const STALLED: Duration = Duration::from_secs(1);
 
+/// Between two renderings at least, for each source. A rendering looks at every source, and a reading of
+/// each asks for one: without a pause a thousand sources would cost a thousand times a thousand looks. So
+/// it is at most a twentieth of the thread's time, however many there are.
+const PAUSE_A_SOURCE: Duration = Duration::from_micros(10);
+
+/// Shorter pauses are none: the clock of timers has milliseconds.
+const LEAST_PAUSE: Duration = Duration::from_millis(1);
+
 /// After a panic.
 const AFTER_PANIC: Duration = Duration::from_secs(1);
 
@@ -44,6 +52,9 @@ impl Publisher {
     async fn keep_publishing(&self) {
         loop {
             let wait = self.publish(Instant::now());
+            if let Some(pause) = pause(self.snapshot.load().sources.len()) {
+                sleep(pause).await;
+            }
             tokio::select! {
                 () = self.changed.notified() => {}
                 () = sleep(wait) => {}
@@ -62,5 +73,25 @@ impl Publisher {
         };
         self.stamps.publish(&states, self.headline, now + holds);
         (holds + Duration::from_millis(1)).min(TICK)
+    }
+}
+
+/// From a rendering to the next reading that is looked at; none where the sources are few.
+fn pause(sources: usize) -> Option<Duration> {
+    let sources = u32::try_from(sources).unwrap_or(u32::MAX);
+    let pause = PAUSE_A_SOURCE.saturating_mul(sources).min(TICK);
+    (pause >= LEAST_PAUSE).then_some(pause)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_many_sources_wait_for_each_other() {
+        assert_eq!(pause(0), None);
+        assert_eq!(pause(99), None);
+        assert_eq!(pause(256), Some(Duration::from_micros(2560)));
+        assert_eq!(pause(usize::MAX), Some(TICK));
     }
 }

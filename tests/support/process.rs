@@ -66,7 +66,8 @@ impl Process {
         line.split_whitespace().nth(1).unwrap().parse().unwrap()
     }
 
-    fn hard_limit(self) -> Option<u64> {
+    /// Up to which the limit of open descriptors may be raised; none where it may be anything.
+    pub(crate) fn hard_limit(self) -> Option<u64> {
         let text = fs::read_to_string(format!("/proc/{}/limits", self.0)).unwrap();
         let line = text.lines().find(|line| line.starts_with("Max open files"));
         let hard = line.unwrap().split_whitespace().nth(4).unwrap();
