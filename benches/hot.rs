@@ -12,6 +12,10 @@ use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_mai
 struct Timed<'a>(&'a mut Criterion);
 
 impl pieces::Measure for Timed<'_> {
+    fn wants(&self, _: &str) -> bool {
+        true
+    }
+
     fn piece<I, O>(
         &mut self,
         name: &'static str,

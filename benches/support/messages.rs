@@ -69,9 +69,7 @@ pub(crate) fn request_on_the_wire() -> Vec<u8> {
 
 /// Of 700 bytes.
 pub(crate) fn request_body() -> Vec<u8> {
-    let begin = format!(
-        r#"{{"messages":[{{"role":"system","content":"You are a helpful assistant."}},{{"role":"user","content":"Say in three sentences what a \"KV cache\" is.\n"#
-    );
+    let begin = r#"{"messages":[{"role":"system","content":"You are a helpful assistant."},{"role":"user","content":"Say in three sentences what a \"KV cache\" is.\n"#;
     let end = format!(
         r#""}}],"model":"{MODEL}","max_tokens":256,"stream":true,"stream_options":{{"include_usage":true}},"temperature":0.7}}"#
     );

@@ -30,6 +30,9 @@ use tower::{Layer, Service, service_fn};
 
 /// Takes the measure of a piece.
 pub(crate) trait Measure {
+    /// Whether anything of this group of pieces is to be measured.
+    fn wants(&self, group: &str) -> bool;
+
     /// `work` does the piece so many `times`, on what `prepare` makes anew for each call. Neither that
     /// nor dropping what `work` gives back is part of it.
     fn piece<I, O>(
@@ -50,14 +53,24 @@ const CARRY: usize = 64 << 10;
 /// Bytes of a body's frames where it is cut. Every event is cut so.
 const CUT: usize = 160;
 
-/// Every piece.
-pub(crate) fn all(measure: &mut impl Measure) {
-    stamp(measure);
-    log_line(measure);
-    histogram(measure);
-    usage(measure);
-    hop(measure);
-    client_side(measure);
+/// Measures the pieces of a group.
+type Group<M> = fn(&mut M);
+
+/// Every piece of the groups that are wanted. The name of each begins with that of its group.
+pub(crate) fn all<M: Measure>(measure: &mut M) {
+    let groups: [(&str, Group<M>); 6] = [
+        ("stamp", stamp),
+        ("log", log_line),
+        ("histogram", histogram),
+        ("usage", usage),
+        ("hop", hop),
+        ("client", client_side),
+    ];
+    for (name, group) in groups {
+        if measure.wants(name) {
+            group(measure);
+        }
+    }
 }
 
 // === the pieces ===
@@ -92,6 +105,10 @@ fn stamp(measure: &mut impl Measure) {
     );
 }
 
+/// Lines that one block holds: what the writer's thread does with a block is left out, as it frees the
+/// block sooner or later, and where the next one then grows differs.
+const LINES: usize = 32;
+
 /// A request's line in the log.
 fn log_line(measure: &mut impl Measure) {
     let (log, stamp) = (log(&Telemetry::new()), stamps().load(Instant::now()));
@@ -121,10 +138,10 @@ fn log_line(measure: &mut impl Measure) {
     };
     measure.piece(
         "log-line",
-        TIMES,
+        LINES,
         || log.sink(),
         |sink: Sink| {
-            for _ in 0..TIMES {
+            for _ in 0..LINES {
                 sink.write(black_box(&record));
             }
             sink
