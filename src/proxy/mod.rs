@@ -1,6 +1,8 @@
 //! The data path. Start with `stack.rs`: it reads as a request's way.
 
 mod admit;
+#[doc(hidden)]
+pub mod bench;
 mod break_off;
 mod client;
 mod connection;
