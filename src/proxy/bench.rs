@@ -3,7 +3,7 @@
 
 use super::client::Client;
 use super::hop::{Hop, HopLayer};
-use super::usage::{Reader, TopLevel, is_plain_json, model_of};
+use super::usage::{Kind, Reader, TopLevel, is_plain_json, model_of};
 use super::worker::Worker;
 use crate::config::Settings;
 use crate::net::Addresses;
@@ -57,7 +57,7 @@ pub fn asked_model(headers: &HeaderMap, frames: &[&[u8]], carry: usize) -> Optio
 /// Tokens and model that an answer reports, whose body comes in these frames.
 #[must_use]
 pub fn reported(headers: &HeaderMap, frames: &[&[u8]], carry: usize) -> (Usage, Option<Box<str>>) {
-    let mut reader = Reader::for_response(headers, carry);
+    let mut reader = Reader::for_response(Kind::of(headers), headers, carry);
     for frame in frames {
         reader.feed(frame);
     }

@@ -39,6 +39,9 @@ type Dialling<C> = Pin<
     >,
 >;
 
+/// A head, and when its request was handed to a connection.
+type Answered<C> = Result<(response::Parts, Instant), PoolError<<C as Connect>::Error>>;
+
 impl<B, C> Exchange<B, C>
 where
     B: Body<Data = Bytes> + Unpin + 'static,
@@ -64,11 +67,7 @@ where
     B::Error: Into<Box<dyn Error + Send + Sync>>,
     C: Connect + 'static,
 {
-    fn poll_head(
-        &mut self,
-        stage: &mut Stage<C>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Result<(response::Parts, Instant), PoolError<C::Error>>> {
+    fn poll_head(&mut self, stage: &mut Stage<C>, cx: &mut Context<'_>) -> Poll<Answered<C>> {
         loop {
             match stage {
                 Stage::Waits => {
