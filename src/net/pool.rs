@@ -26,7 +26,7 @@ pub use exchange::Exchange;
 use http::{Request, Response};
 use http_body::Body;
 use std::any::Any;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::error::Error;
 use std::fmt;
@@ -67,7 +67,7 @@ pub enum PoolError<E = DialError> {
     Broken(Broken),
 }
 
-/// When a request went out and its response head came in; stands in a response's extensions.
+/// When a request went out and its response head came in.
 #[derive(Clone, Copy, Debug)]
 pub struct Sent {
     /// The request was handed to a connection.
@@ -96,6 +96,7 @@ struct Shared<C: Connect> {
     /// The one used last is behind. Of the one in front room can be made at once, however many there are.
     idle: RefCell<VecDeque<Kept<C::Stream>>>,
     addresses: Arc<Addresses>,
+    answered: Cell<Option<Sent>>,
 }
 
 /// A connection that waits for its next request, or is on loan.
@@ -147,6 +148,7 @@ impl<B, C: Connect> Pool<B, C> {
                 limits,
                 idle: RefCell::new(VecDeque::new()),
                 addresses,
+                answered: Cell::new(None),
             }),
             bodies: PhantomData,
         }
@@ -162,6 +164,13 @@ impl<B, C: Connect> Pool<B, C> {
     #[must_use]
     pub fn idle(&self) -> usize {
         self.shared.idle.borrow().len()
+    }
+
+    /// The times of the answer whose head came last, once. To be asked for within the poll that brings the
+    /// answer, in which no other can come between; an answer's extensions would need memory for it.
+    #[must_use]
+    pub fn take_answered(&self) -> Option<Sent> {
+        self.shared.answered.take()
     }
 
     /// Closes what is closed by the peer, has been idle too long, is too old, or leads to where the

@@ -66,6 +66,12 @@ pub(super) fn first<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a
         .flatten()
 }
 
+/// A copy: a value that was read from a socket is a part of what its head came in, hyper's 8 KiB or a whole
+/// head, and would hold that for as long as the stream runs.
+pub(super) fn of_its_own(value: &HeaderValue) -> HeaderValue {
+    HeaderValue::from_bytes(value.as_bytes()).unwrap_or_else(|_| value.clone())
+}
+
 /// Whether a token stands in a list header (RFC 9110, 5.6.1), in any of its lines and in any case.
 pub(super) fn lists(headers: &HeaderMap, name: &HeaderName, token: &[u8]) -> bool {
     holds_any(headers, std::slice::from_ref(name))

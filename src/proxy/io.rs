@@ -3,6 +3,7 @@
 
 use super::client::Client;
 use socket2::SockRef;
+use std::cell::RefCell;
 use std::future::Future as _;
 use std::io::{self, ErrorKind, IoSlice};
 use std::mem::MaybeUninit;
@@ -21,6 +22,10 @@ const BEFORE_RESET: Duration = Duration::from_millis(250);
 /// A client whose answer came before it had sent its body is listened to for so long at most, and for
 /// so many bytes.
 const LINGER: (Duration, usize) = (Duration::from_secs(5), 64 << 20);
+
+thread_local! {
+    static JOINED: RefCell<[u8; 4096]> = const { RefCell::new([0; 4096]) };
+}
 
 /// See the [module](self) description.
 pub struct ClientIo {
@@ -139,6 +144,24 @@ fn poll_write(
     }
 }
 
+/// Several short pieces, such as a chunk and what frames it, are joined: the kernel takes one piece for
+/// less than copying them costs.
+fn write_all_of(stream: &TcpStream, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+    let length: usize = pieces.iter().map(|piece| piece.len()).sum();
+    JOINED.with_borrow_mut(|room| match room.get_mut(..length) {
+        Some(room) => {
+            let mut rest = &mut *room;
+            for piece in pieces {
+                let (here, behind) = std::mem::take(&mut rest).split_at_mut(piece.len());
+                here.copy_from_slice(piece);
+                rest = behind;
+            }
+            stream.try_write(room)
+        }
+        None => stream.try_write_vectored(pieces),
+    })
+}
+
 fn wrote(client: &Client, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
     match &written {
         Poll::Pending => {
@@ -188,7 +211,7 @@ impl AsyncWrite for ClientIo {
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let (stream, client) = self.parts()?;
-        let written = poll_write(stream, cx, || stream.try_write_vectored(bufs));
+        let written = poll_write(stream, cx, || write_all_of(stream, bufs));
         wrote(client, written)
     }
 

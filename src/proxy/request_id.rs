@@ -4,7 +4,7 @@
 //! UUIDv7 takes its place. An answer that has an id keeps it (the router's own is logged beside
 //! ours); one without gets ours.
 
-use super::headers::first;
+use super::headers::{first, of_its_own};
 use http::{HeaderName, HeaderValue, Request, Response};
 use pin_project_lite::pin_project;
 use std::future::Future;
@@ -63,7 +63,7 @@ where
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
         let id = match first(request.headers(), &REQUEST_ID) {
-            Some(id) if acceptable(id) => Some(id.clone()),
+            Some(id) if acceptable(id) => Some(of_its_own(id)),
             _ => fresh(),
         };
         if let Some(id) = &id {

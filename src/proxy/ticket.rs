@@ -3,12 +3,11 @@
 
 use super::client::{Asked, Client};
 use super::error::Outcome;
-use super::headers::first;
+use super::headers::{first, of_its_own};
 use super::request_id::REQUEST_ID;
 use super::respond::Failed;
 use super::usage::{self, Found, Kind, Reader, TopLevel};
 use super::worker::{Phase, Worker};
-use crate::net::Sent;
 use crate::publish::Stamp;
 use crate::telemetry::log::Record as Line;
 use crate::telemetry::{Finished, method_label, route_label};
@@ -81,7 +80,7 @@ impl Ticket {
             method: request.method().clone(),
             path: request.uri().path().into(),
             version: request.version(),
-            request_id: first(headers, &REQUEST_ID).map(of_its_own),
+            request_id: first(headers, &REQUEST_ID).cloned(),
             trace_id: trace_id(headers),
             inflow: Rc::new(InflowSeen {
                 model: RefCell::new(scanner),
@@ -108,13 +107,12 @@ impl Ticket {
     pub(super) fn answered<R>(&mut self, response: &mut Response<R>) {
         let now = Instant::now();
         let carry = self.worker.settings.usage_carry_bytes;
-        let extensions = response.extensions_mut();
-        let failed = extensions.remove::<Failed>();
-        let sent = extensions.remove::<Sent>();
+        let failed = response.extensions_mut().remove::<Failed>();
+        let sent = self.worker.pool.take_answered();
         let headers = response.headers();
         let answer = &mut self.answer;
         answer.status = Some(response.status());
-        answer.overhead = sent.map(|sent| {
+        answer.overhead = sent.filter(|_| failed.is_none()).map(|sent| {
             sent.sent.saturating_duration_since(self.start)
                 + now.saturating_duration_since(sent.answered)
         });
@@ -295,12 +293,6 @@ fn trace_id(headers: &HeaderMap) -> Option<[u8; 32]> {
         && hex(id)
         && id.iter().any(|b| *b != b'0');
     id.try_into().ok().filter(|_| good)
-}
-
-/// A copy: a value that hyper has read is a part of the 8 KiB buffer that its head came in, and would
-/// hold that for as long as the stream runs. The path is copied for the same reason.
-fn of_its_own(value: &HeaderValue) -> HeaderValue {
-    HeaderValue::from_bytes(value.as_bytes()).unwrap_or_else(|_| value.clone())
 }
 
 /// Ids that the layer above let through are ASCII; a router's may be anything.

@@ -129,10 +129,10 @@ where
             return Poll::Pending;
         };
         let (mut parts, sent) = head?;
-        parts.extensions.insert(Sent {
+        leased.pool.answered.set(Some(Sent {
             sent,
             answered: Instant::now(),
-        });
+        }));
         if parts.status == StatusCode::SWITCHING_PROTOCOLS {
             if let Some(connection) = leased.exchange.take_connection() {
                 parts.extensions.insert(Switched::new(connection));
