@@ -79,8 +79,10 @@ struct Delta<'a> {
 
 /// What the members of a JSON answer say: model, usage, and what SGLang's own `/generate` has for it.
 pub(super) fn from_members([model, usage, meta]: [Option<&[u8]>; 3]) -> Found {
-    let mut found = Found::default();
-    found.model = model.and_then(text_of);
+    let mut found = Found {
+        model: model.and_then(text_of),
+        ..Found::default()
+    };
     for text in [usage, meta].into_iter().flatten() {
         take_usage(text, &mut found.usage);
     }
@@ -211,9 +213,10 @@ impl Counts {
             if depth == 0 {
                 inside = None;
             }
-            let place = match (depth, place, inside) {
-                (0, Some(place), _) | (1, Some(CACHED_TOKENS), Some(place)) => place,
-                _ => return Some(()),
+            let ((0, Some(place), _) | (1, Some(CACHED_TOKENS), Some(place))) =
+                (depth, place, inside)
+            else {
+                return Some(());
             };
             let before = seen;
             if place >= IN_DETAILS {

@@ -106,7 +106,7 @@ impl<const N: usize> TopLevel<N> {
     /// aside. Where it gives nothing the piece is to be fed.
     pub(super) fn whole<'a, const AT: usize, const ONE: u8, const OTHER: u8>(
         &self,
-        names: Names<N, AT, ONE, OTHER>,
+        names: &Names<N, AT, ONE, OTHER>,
         piece: &'a [u8],
     ) -> Option<[Option<&'a [u8]>; N]> {
         if !matches!(self.place, Place::Before) {

@@ -1,7 +1,7 @@
 //! Token usage and model, read from bodies that flow past: nothing is held back, nothing altered.
 //!
 //! An event stream is read line by line; a JSON body by a scanner that knows the members of the
-//! outermost object. Both keep at most `usage.carry_bytes` of what was cut by a frame's end.
+//! outermost object, or, where it comes in one frame, by a search for their names. Both keep at most `usage.carry_bytes` of what was cut by a frame's end.
 //! Of an answer in gzip or deflate a copy is unpacked for that; in another coding nothing is read, and
 //! what is not known stays unknown.
 
@@ -129,7 +129,7 @@ impl Plain {
             Plain::Blind | Plain::Read(_) => {}
             Plain::Events(events) => return events.feed(frame),
             Plain::Json(members) => {
-                let whole = is_last.then(|| members.whole(WHOLE_ANSWER, frame));
+                let whole = is_last.then(|| members.whole(&WHOLE_ANSWER, frame));
                 match whole.flatten() {
                     Some(values) => *self = Plain::Read(fields::from_members(values)),
                     None => members.feed(frame),
@@ -163,7 +163,7 @@ impl AskedModel {
     /// Reads a frame, and the body's last one as such where that is known.
     pub fn feed(&mut self, frame: &[u8], is_last: bool) {
         if let InnerAsked::Json(members) = &mut self.0 {
-            let whole = is_last.then(|| members.whole(WHOLE_REQUEST, frame));
+            let whole = is_last.then(|| members.whole(&WHOLE_REQUEST, frame));
             match whole.flatten() {
                 Some([model]) => self.0 = InnerAsked::Read(model.and_then(fields::text_of)),
                 None => members.feed(frame),

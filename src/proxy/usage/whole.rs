@@ -308,7 +308,7 @@ mod tests {
             prop_assert!(serde_json::from_str::<&serde_json::value::RawValue>(&text).is_ok());
             let bytes = text.as_bytes();
             let mut scanner = TopLevel::new(ANSWER, most_bytes);
-            if let Some(values) = scanner.whole(WHOLE_ANSWER, bytes) {
+            if let Some(values) = scanner.whole(&WHOLE_ANSWER, bytes) {
                 bytes.chunks(1).for_each(|byte| scanner.feed(byte));
                 let members = scanner.finish();
                 prop_assert_eq!(values, members.each_ref().map(Member::value));
