@@ -1,9 +1,9 @@
 //! Token usage and model, read from bodies that flow past: nothing is held back, nothing altered.
 //!
 //! An event stream is read line by line; a JSON body by a scanner that knows the members of the
-//! outermost object, or, where it comes in one frame, by a search for their names. Both keep at most `usage.carry_bytes` of what was cut by a frame's end.
-//! Of an answer in gzip or deflate a copy is unpacked for that; in another coding nothing is read, and
-//! what is not known stays unknown.
+//! outermost object, or by a search for their names where it comes in one frame. Both keep at most
+//! `usage.carry_bytes` of what was cut by a frame's end, or of one value. Of an answer in gzip or deflate
+//! a copy is unpacked for that; in another coding nothing is read, and what is not known stays unknown.
 
 mod events;
 mod fields;
