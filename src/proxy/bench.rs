@@ -3,7 +3,7 @@
 
 use super::client::Client;
 use super::hop::{Hop, HopLayer};
-use super::usage::{Kind, Reader, TopLevel, is_plain_json, model_of};
+use super::usage::{AskedModel, Kind, Reader};
 use super::worker::Worker;
 use crate::config::Settings;
 use crate::net::Addresses;
@@ -43,24 +43,29 @@ pub fn hop<S>(
 /// The model that a request asks for, whose body comes in these frames.
 #[must_use]
 pub fn asked_model(headers: &HeaderMap, frames: &[&[u8]], carry: usize) -> Option<Box<str>> {
-    if !is_plain_json(headers) {
-        return None;
+    let mut asked = AskedModel::for_request(headers, carry)?;
+    for (frame, is_last) in with_last(frames) {
+        asked.feed(frame, is_last);
     }
-    let mut scanner = TopLevel::new(["model"], carry);
-    for frame in frames {
-        scanner.feed(frame);
-    }
-    let [model] = scanner.finish();
-    model_of(&model)
+    asked.finish()
 }
 
 /// Tokens and model that an answer reports, whose body comes in these frames.
 #[must_use]
 pub fn reported(headers: &HeaderMap, frames: &[&[u8]], carry: usize) -> (Usage, Option<Box<str>>) {
     let mut reader = Reader::for_response(Kind::of(headers), headers, carry);
-    for frame in frames {
-        reader.feed(frame);
+    for (frame, is_last) in with_last(frames) {
+        reader.feed(frame, is_last);
     }
     let found = reader.finish();
     (found.usage, found.model)
+}
+
+/// Frames as a body whose length is known gives them: the last one is seen to be it.
+fn with_last<'a>(frames: &'a [&'a [u8]]) -> impl Iterator<Item = (&'a [u8], bool)> {
+    let left = (0..frames.len()).rev();
+    frames
+        .iter()
+        .zip(left)
+        .map(|(frame, left)| (*frame, left == 0))
 }

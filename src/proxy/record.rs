@@ -183,7 +183,8 @@ where
             Some(Err(_)) => (None, false),
             None => (None, true),
         };
-        if whole || this.inner.is_end_stream() {
+        let is_last = whole || this.inner.is_end_stream();
+        if is_last {
             this.client.body_came_whole(last.map(|data| &data[..]));
         }
         if let Some(Ok(frame)) = &frame
@@ -192,8 +193,8 @@ where
             this.seen
                 .bytes
                 .set(this.seen.bytes.get() + data.len() as u64);
-            if let Some(scanner) = this.seen.model.borrow_mut().as_mut() {
-                scanner.feed(data);
+            if let Some(model) = this.seen.model.borrow_mut().as_mut() {
+                model.feed(data, is_last);
             }
         }
         Poll::Ready(frame.map(|frame| {
@@ -237,11 +238,12 @@ where
         };
         let whole = match &frame {
             Some(Ok(frame)) => {
-                if let Some(data) = frame.data_ref() {
-                    ticket.flowed(data);
-                }
                 // After trailers, and after the last frame of a known length, nobody polls again.
-                frame.is_trailers() || this.inner.is_end_stream()
+                let is_last = frame.is_trailers() || this.inner.is_end_stream();
+                if let Some(data) = frame.data_ref() {
+                    ticket.flowed(data, is_last);
+                }
+                is_last
             }
             Some(Err(error)) => {
                 ticket.end(error.outcome(), Some(error.code()));

@@ -6,7 +6,7 @@ use super::error::Outcome;
 use super::headers::{first, of_its_own};
 use super::request_id::REQUEST_ID;
 use super::respond::Failed;
-use super::usage::{self, Found, Kind, Reader, TopLevel};
+use super::usage::{AskedModel, Found, Kind, Reader};
 use super::worker::{Phase, Worker};
 use crate::publish::Stamp;
 use crate::telemetry::log::Record as Line;
@@ -25,7 +25,7 @@ const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 pub(super) struct InflowSeen {
     pub(super) bytes: Cell<u64>,
     pub(super) left: Cell<bool>,
-    pub(super) model: RefCell<Option<TopLevel<1>>>,
+    pub(super) model: RefCell<Option<AskedModel>>,
 }
 
 /// One request, from its head to its last byte. Dropped without an end, it records that.
@@ -72,8 +72,7 @@ impl Ticket {
         client.request_began(start, !request.body().is_end_stream());
         worker.load.request_started();
         worker.meters.started();
-        let scanner = usage::is_plain_json(headers)
-            .then(|| TopLevel::new(["model"], worker.settings.usage_carry_bytes));
+        let asked_model = AskedModel::for_request(headers, worker.settings.usage_carry_bytes);
         Box::new(Ticket {
             start,
             kv_start: worker.stamps.load(start),
@@ -83,7 +82,7 @@ impl Ticket {
             request_id: first(headers, &REQUEST_ID).cloned(),
             trace_id: trace_id(headers),
             inflow: Rc::new(InflowSeen {
-                model: RefCell::new(scanner),
+                model: RefCell::new(asked_model),
                 ..InflowSeen::default()
             }),
             answer: Answer {
@@ -129,10 +128,13 @@ impl Ticket {
             .map(of_its_own);
     }
 
-    pub(super) fn flowed(&mut self, data: &[u8]) {
+    pub(super) fn flowed(&mut self, data: &[u8], is_last: bool) {
         self.answer.bytes_out += data.len() as u64;
         let answer = &mut self.answer;
-        if answer.reader.feed(data) && answer.first_content.is_none() && answer.failed.is_none() {
+        if answer.reader.feed(data, is_last)
+            && answer.first_content.is_none()
+            && answer.failed.is_none()
+        {
             answer.first_content = Some(self.start.elapsed());
         }
     }
@@ -205,10 +207,7 @@ impl Ticket {
         };
         let reader = std::mem::replace(&mut self.answer.reader, Reader::BLIND);
         let Found { usage, model } = reader.finish();
-        let asked_model = self.inflow.model.borrow_mut().take().and_then(|scanner| {
-            let [model] = scanner.finish();
-            usage::model_of(&model)
-        });
+        let asked_model = self.inflow.model.take().and_then(AskedModel::finish);
         let answer = &self.answer;
         let stream = answer.stream == Some(true);
         let tpot = time_per_token(

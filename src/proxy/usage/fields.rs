@@ -2,7 +2,7 @@
 //! OpenAI chat, completions and responses, Anthropic messages, SGLang `/generate`.
 
 use super::plain::{self, Value};
-use super::{Found, Member};
+use super::{Found, text};
 use crate::telemetry::log::Usage;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -77,23 +77,16 @@ struct Delta<'a> {
     refusal: Option<&'a RawValue>,
 }
 
-/// What the members of a JSON answer say.
-pub(super) fn from_members(model: &Member, usage: &Member, meta: &Member) -> Found {
-    let mut found = Found::default();
-    if let Some(text) = model.value() {
-        found.model = text_of(text);
-    }
-    for member in [usage, meta] {
-        if let Some(text) = member.value() {
-            take_usage(text, &mut found.usage);
-        }
+/// What the members of a JSON answer say: model, usage, and what SGLang's own `/generate` has for it.
+pub(super) fn from_members([model, usage, meta]: [Option<&[u8]>; 3]) -> Found {
+    let mut found = Found {
+        model: model.and_then(text_of),
+        ..Found::default()
+    };
+    for text in [usage, meta].into_iter().flatten() {
+        take_usage(text, &mut found.usage);
     }
     found
-}
-
-/// The model a request's body names.
-pub(crate) fn model_of(member: &Member) -> Option<Box<str>> {
-    text_of(member.value()?)
 }
 
 /// Takes in what an event says; true when it carries content.
@@ -162,67 +155,77 @@ fn take_usage(text: &[u8], usage: &mut Usage) {
     let Some(counts) = Counts::read(text).or_else(|| Counts::read_any(text)) else {
         return;
     };
-    let [prompt, completion, cached] = [counts.prompt, counts.completion, counts.cached];
-    let [details, more_details] = counts.details;
-    let cached = details.or(more_details).flatten().or(first(cached));
-    usage.input = first(prompt).or(usage.input);
-    usage.output = first(completion).or(usage.output);
-    usage.cached = cached.or(usage.cached);
+    // The first details that have a number at all are the ones that count.
+    let details = DETAILS.into_iter().find(|name| counts.has(*name));
+    let cached = details.and_then(|name| counts.get(name));
+    usage.input = counts.either(PROMPT).or(usage.input);
+    usage.output = counts.either(COMPLETION).or(usage.output);
+    usage.cached = cached.or(counts.either(CACHED)).or(usage.cached);
 }
 
-fn first([one, other]: [Option<u64>; 2]) -> Option<u64> {
-    one.or(other)
-}
-
-/// A usage, each count by its two names.
+/// A usage: each count by its two names, at these places.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Counts {
-    prompt: [Option<u64>; 2],
-    completion: [Option<u64>; 2],
-    cached: [Option<u64>; 2],
-    /// Of the prompt's details, `cached_tokens`, if there is one, and if that is a count.
-    details: [Option<Option<u64>>; 2],
+    counts: [u64; 8],
+    /// A bit for each place that has a value other than null, and for each where that is a count.
+    has: u8,
+    known: u8,
 }
 
+const PROMPT: [u8; 2] = [0, 1];
+const COMPLETION: [u8; 2] = [2, 3];
+const CACHED: [u8; 2] = [CACHED_TOKENS, 5];
+const CACHED_TOKENS: u8 = 4;
+/// `cached_tokens` of the prompt's details, and of the input's.
+const DETAILS: [u8; 2] = [6, 7];
+
 impl Counts {
+    fn has(&self, place: u8) -> bool {
+        self.has & (1 << place) != 0
+    }
+
+    fn get(&self, place: u8) -> Option<u64> {
+        let is_known = self.known & (1 << place) != 0;
+        is_known.then(|| self.counts[usize::from(place & 7)])
+    }
+
+    fn either(&self, [one, other]: [u8; 2]) -> Option<u64> {
+        self.get(one).or_else(|| self.get(other))
+    }
+
+    #[inline(always)]
+    fn set(&mut self, place: u8, count: Option<u64>) {
+        self.has |= 1 << place;
+        if let Some(count) = count.filter(|count| *count <= MOST_TOKENS) {
+            self.known |= 1 << place;
+            self.counts[usize::from(place & 7)] = count;
+        }
+    }
+
     /// Of a usage in plain JSON, as nearly every one is; of another, nothing.
     fn read(text: &[u8]) -> Option<Counts> {
         let mut counts = Counts::default();
         // A name that stands twice makes it no usage: that is left to serde.
         let mut seen = 0_u16;
-        let mut once = |name: usize| {
-            let before = seen;
-            seen |= 1 << name;
-            (before != seen).then_some(())
-        };
-        // Whose details are being read.
+        // Of the details that are being read, the place.
         let mut inside = None;
-        plain::members(text, |depth, name, value| {
-            if depth > 0 {
-                let details = inside.filter(|_| depth == 1 && name == b"cached_tokens");
-                let Some(which) = details else {
-                    return Some(());
-                };
-                counts.details[which] = (value != Value::Null).then(|| as_count(value));
-                return once(6 + which);
+        plain::members(text, name, |depth, place, value| {
+            if depth == 0 {
+                inside = None;
             }
-            inside = None;
-            let (at, count) = match name {
-                b"prompt_tokens" => (0, &mut counts.prompt[0]),
-                b"input_tokens" => (1, &mut counts.prompt[1]),
-                b"completion_tokens" => (2, &mut counts.completion[0]),
-                b"output_tokens" => (3, &mut counts.completion[1]),
-                b"cached_tokens" => (4, &mut counts.cached[0]),
-                b"cache_read_input_tokens" => (5, &mut counts.cached[1]),
-                b"prompt_tokens_details" | b"input_tokens_details" => {
-                    let which = usize::from(name[0] == b'i');
-                    inside = Some(which);
-                    return once(8 + which);
-                }
-                _ => return Some(()),
+            let ((0, Some(place), _) | (1, Some(CACHED_TOKENS), Some(place))) =
+                (depth, place, inside)
+            else {
+                return Some(());
             };
-            *count = as_count(value);
-            once(at)
+            let before = seen;
+            if place >= IN_DETAILS {
+                inside = Some(place - IN_DETAILS);
+            } else if value != Value::Null {
+                counts.set(place, value.count());
+            }
+            seen |= 1 << place;
+            (before != seen).then_some(())
         })?;
         Some(counts)
     }
@@ -230,33 +233,79 @@ impl Counts {
     /// Of any usage.
     fn read_any(text: &[u8]) -> Option<Counts> {
         let tokens: Tokens<'_> = serde_json::from_slice(text).ok()?;
-        let cached = |details: Option<&RawValue>| {
+        let cached = |details: Option<&'_ RawValue>| {
             let details: Details<'_> = serde_json::from_str(details?.get()).ok()?;
             details.cached_tokens.map(count)
         };
-        let count = |raw: Option<&RawValue>| raw.and_then(count);
-        Some(Counts {
-            prompt: [tokens.prompt_tokens, tokens.input_tokens].map(count),
-            completion: [tokens.completion_tokens, tokens.output_tokens].map(count),
-            cached: [tokens.cached_tokens, tokens.cache_read_input_tokens].map(count),
-            details: [tokens.prompt_tokens_details, tokens.input_tokens_details].map(cached),
-        })
+        let places = [
+            tokens.prompt_tokens.map(count),
+            tokens.input_tokens.map(count),
+            tokens.completion_tokens.map(count),
+            tokens.output_tokens.map(count),
+            tokens.cached_tokens.map(count),
+            tokens.cache_read_input_tokens.map(count),
+            cached(tokens.prompt_tokens_details),
+            cached(tokens.input_tokens_details),
+        ];
+        let mut counts = Counts::default();
+        for (place, count) in (0..).zip(places) {
+            if let Some(count) = count {
+                counts.set(place, count);
+            }
+        }
+        Some(counts)
     }
 }
 
-fn as_count(value: Value) -> Option<u64> {
-    match value {
-        Value::Count(count) if count <= MOST_TOKENS => Some(count),
-        _ => None,
-    }
+/// Added to a place of [`DETAILS`]: the details themselves.
+const IN_DETAILS: u8 = 8;
+
+/// A name, as the place of a count or of details if it is one's, and what stands behind its last quote.
+/// The known ones are compared in words, which costs less than to look for the end first.
+#[inline(always)]
+fn name(inside: &[u8]) -> Option<(Option<u8>, &[u8])> {
+    known_name(inside).or_else(|| Some((None, text::plain(inside)?.1)))
 }
 
-/// A whole number that can be a number of tokens.
+#[inline(always)]
+fn known_name(inside: &[u8]) -> Option<(Option<u8>, &[u8])> {
+    const fn word(text: &[u8; 8]) -> u64 {
+        u64::from_le_bytes(*text)
+    }
+    const PROMPT_TOKENS: u64 = word(b"prompt_t");
+    const INPUT_TOKENS: u64 = word(b"input_to");
+    const COMPLETION_TOKENS: u64 = word(b"completi");
+    const OUTPUT_TOKENS: u64 = word(b"output_t");
+    const CACHED_TOKENS: u64 = word(b"cached_t");
+    const CACHE_READ: u64 = word(b"cache_re");
+    const TOTAL_TOKENS: u64 = word(b"total_to");
+    let (start, rest) = inside.split_first_chunk()?;
+    let (place, behind) = match u64::from_le_bytes(*start) {
+        PROMPT_TOKENS => match rest.strip_prefix(b"okens\"") {
+            Some(behind) => (0, behind),
+            None => (6 + IN_DETAILS, rest.strip_prefix(b"okens_details\"")?),
+        },
+        INPUT_TOKENS => match rest.strip_prefix(b"kens\"") {
+            Some(behind) => (1, behind),
+            None => (7 + IN_DETAILS, rest.strip_prefix(b"kens_details\"")?),
+        },
+        COMPLETION_TOKENS => (2, rest.strip_prefix(b"on_tokens\"")?),
+        OUTPUT_TOKENS => (3, rest.strip_prefix(b"okens\"")?),
+        CACHED_TOKENS => (self::CACHED_TOKENS, rest.strip_prefix(b"okens\"")?),
+        CACHE_READ => (5, rest.strip_prefix(b"ad_input_tokens\"")?),
+        TOTAL_TOKENS => return Some((None, rest.strip_prefix(b"kens\"")?)),
+        _ => return None,
+    };
+    Some((Some(place), behind))
+}
+
+/// A whole number.
 fn count(raw: &RawValue) -> Option<u64> {
-    raw.get().parse().ok().filter(|n| *n <= MOST_TOKENS)
+    raw.get().parse().ok()
 }
 
-fn text_of(json: &[u8]) -> Option<Box<str>> {
+/// A model's name.
+pub(super) fn text_of(json: &[u8]) -> Option<Box<str>> {
     // Without an escape, as nearly always, the text is borrowed.
     let text = match plain::string(json) {
         Some(text) => Cow::Borrowed(text),

@@ -5,6 +5,7 @@
 //! that does not parse later.
 
 use super::text;
+use super::whole::Names;
 
 /// A member's value as it stood in the text, or why there is none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -36,7 +37,7 @@ pub struct TopLevel<const N: usize> {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Place {
+pub(super) enum Place {
     /// Before the outermost `{`.
     Before,
     /// Between members, where a name may begin.
@@ -99,6 +100,20 @@ impl<const N: usize> TopLevel<N> {
             keeping: None,
             kept: Vec::new(),
         }
+    }
+
+    /// The values, where this piece is the whole text and a search finds them; those over the bound
+    /// aside. Where it gives nothing the piece is to be fed.
+    pub(super) fn whole<'a, const AT: usize, const ONE: u8, const OTHER: u8>(
+        &self,
+        names: &Names<N, AT, ONE, OTHER>,
+        piece: &'a [u8],
+    ) -> Option<[Option<&'a [u8]>; N]> {
+        if !matches!(self.place, Place::Before) {
+            return None;
+        }
+        let values = names.values(piece)?;
+        Some(values.map(|value| value.filter(|v| v.len() <= self.most_bytes)))
     }
 
     /// Reads the next piece.
@@ -241,17 +256,17 @@ impl<const N: usize> TopLevel<N> {
 }
 
 /// How far a value goes in a piece.
-struct Stop<'a> {
+pub(super) struct Stop<'a> {
     /// Behind what ends the value.
-    rest: &'a [u8],
-    place: Place,
-    depth: u32,
+    pub(super) rest: &'a [u8],
+    pub(super) place: Place,
+    pub(super) depth: u32,
 }
 
 /// Inside a value, `depth` brackets deep: on to its end, or to the piece's. On its own, so that what a
 /// byte needs stays in registers.
 #[inline(never)]
-fn to_end_of_value(mut rest: &[u8], mut depth: u32) -> Stop<'_> {
+pub(super) fn to_end_of_value(mut rest: &[u8], mut depth: u32) -> Stop<'_> {
     while let Some(at) = rest
         .iter()
         .position(|b| CLASSES[usize::from(*b)] != Class::Other)

@@ -1,9 +1,9 @@
 //! Token usage and model, read from bodies that flow past: nothing is held back, nothing altered.
 //!
 //! An event stream is read line by line; a JSON body by a scanner that knows the members of the
-//! outermost object. Both keep at most `usage.carry_bytes` of what was cut by a frame's end.
-//! Of an answer in gzip or deflate a copy is unpacked for that; in another coding nothing is read, and
-//! what is not known stays unknown.
+//! outermost object, or by a search for their names where it comes in one frame. Both keep at most
+//! `usage.carry_bytes` of what was cut by a frame's end, or of one value. Of an answer in gzip or deflate
+//! a copy is unpacked for that; in another coding nothing is read, and what is not known stays unknown.
 
 mod events;
 mod fields;
@@ -11,15 +11,15 @@ mod json;
 mod packed;
 mod plain;
 mod text;
-
-pub(super) use fields::model_of;
-pub use json::{Member, TopLevel};
+mod whole;
 
 use crate::telemetry::log::Usage;
 use events::Events;
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
+use json::{Member, TopLevel};
 use packed::{Coding, Packed};
+use whole::Names;
 
 /// What an answer says of itself.
 #[derive(Debug, Default)]
@@ -61,10 +61,28 @@ enum Plain {
     Events(Events),
     /// A JSON body.
     Json(TopLevel<3>),
+    /// One that came whole.
+    Read(Found),
 }
 
 /// Members of a JSON answer that are read: OpenAI's, and SGLang's own `/generate`.
 const ANSWER: [&str; 3] = ["model", "usage", "meta_info"];
+const WHOLE_ANSWER: Names<3, 6, b'"', b'i'> = Names(["\"model\"", "\"usage\"", "\"meta_info\""]);
+
+/// And of a request.
+const REQUEST: [&str; 1] = ["model"];
+const WHOLE_REQUEST: Names<1, 3, b'd', b'd'> = Names(["\"model\""]);
+
+/// Reads the model that a request's body asks for.
+#[derive(Debug)]
+pub struct AskedModel(InnerAsked);
+
+#[derive(Debug)]
+enum InnerAsked {
+    Json(TopLevel<1>),
+    /// The body came whole.
+    Read(Option<Box<str>>),
+}
 
 impl Reader {
     /// Reads nothing.
@@ -86,11 +104,11 @@ impl Reader {
         })
     }
 
-    /// Reads a frame. True when it brought content (of an event stream: the first content event;
-    /// else: any byte).
-    pub fn feed(&mut self, frame: &[u8]) -> bool {
+    /// Reads a frame, and the body's last one as such where that is known. True when it brought content
+    /// (of an event stream: the first content event; else: any byte).
+    pub fn feed(&mut self, frame: &[u8], is_last: bool) -> bool {
         match &mut self.0 {
-            Inner::Plain(plain) => plain.feed(frame),
+            Inner::Plain(plain) => plain.feed(frame, is_last),
             Inner::Packed(packed) => packed.feed(frame),
         }
     }
@@ -106,15 +124,19 @@ impl Reader {
 }
 
 impl Plain {
-    fn feed(&mut self, frame: &[u8]) -> bool {
+    fn feed(&mut self, frame: &[u8], is_last: bool) -> bool {
         match self {
-            Plain::Blind => !frame.is_empty(),
-            Plain::Events(events) => events.feed(frame),
+            Plain::Blind | Plain::Read(_) => {}
+            Plain::Events(events) => return events.feed(frame),
             Plain::Json(members) => {
-                members.feed(frame);
-                !frame.is_empty()
+                let whole = is_last.then(|| members.whole(&WHOLE_ANSWER, frame));
+                match whole.flatten() {
+                    Some(values) => *self = Plain::Read(fields::from_members(values)),
+                    None => members.feed(frame),
+                }
             }
         }
+        !frame.is_empty()
     }
 
     fn finish(self) -> Found {
@@ -122,9 +144,42 @@ impl Plain {
             Plain::Blind => Found::default(),
             Plain::Events(events) => events.finish(),
             Plain::Json(members) => {
-                let [model, usage, meta] = members.finish();
-                fields::from_members(&model, &usage, &meta)
+                let members = members.finish();
+                fields::from_members(members.each_ref().map(Member::value))
             }
+            Plain::Read(found) => found,
+        }
+    }
+}
+
+impl AskedModel {
+    /// For a body that can be read as it comes: JSON that is not packed.
+    #[must_use]
+    pub fn for_request(headers: &HeaderMap, carry_bytes: usize) -> Option<AskedModel> {
+        let is_plain = Kind::of(headers) == Kind::Json && Coding::of(headers) == Coding::Identity;
+        is_plain.then(|| AskedModel(InnerAsked::Json(TopLevel::new(REQUEST, carry_bytes))))
+    }
+
+    /// Reads a frame, and the body's last one as such where that is known.
+    pub fn feed(&mut self, frame: &[u8], is_last: bool) {
+        if let InnerAsked::Json(members) = &mut self.0 {
+            let whole = is_last.then(|| members.whole(&WHOLE_REQUEST, frame));
+            match whole.flatten() {
+                Some([model]) => self.0 = InnerAsked::Read(model.and_then(fields::text_of)),
+                None => members.feed(frame),
+            }
+        }
+    }
+
+    /// The model, once the body is over or broken off.
+    #[must_use]
+    pub fn finish(self) -> Option<Box<str>> {
+        match self.0 {
+            InnerAsked::Json(members) => {
+                let [model] = members.finish();
+                model.value().and_then(fields::text_of)
+            }
+            InnerAsked::Read(model) => model,
         }
     }
 }
@@ -153,12 +208,6 @@ impl Kind {
             _ => None,
         }
     }
-}
-
-/// Whether a body can be read for its members as it comes: JSON that is not packed.
-#[must_use]
-pub fn is_plain_json(headers: &HeaderMap) -> bool {
-    Kind::of(headers) == Kind::Json && Coding::of(headers) == Coding::Identity
 }
 
 #[cfg(test)]

@@ -224,7 +224,7 @@ impl Write for Sink {
     fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
         let came = u64::try_from(piece.len()).unwrap_or(u64::MAX);
         self.charge(came)?;
-        self.content |= self.reader.feed(piece);
+        self.content |= self.reader.feed(piece, false);
         Ok(piece.len())
     }
 
@@ -274,7 +274,7 @@ mod tests {
     fn read(coding: &'static str, pieces: &[&[u8]]) -> Found {
         let mut reader = reader(coding, "application/json");
         for piece in pieces {
-            reader.feed(piece);
+            reader.feed(piece, false);
         }
         reader.finish()
     }
@@ -384,11 +384,12 @@ mod tests {
                 "data: {{\"id\":\"chatcmpl-{n:032x}\",\"object\":\"chat.completion.chunk\",\"model\":\"m\",\
                  \"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"word {n}\"}},\"finish_reason\":null}}]}}\n\n"
             );
-            reader.feed(&gzip(event.as_bytes()));
+            reader.feed(&gzip(event.as_bytes()), false);
         }
-        reader.feed(&gzip(
-            b"data: {\"usage\":{\"prompt_tokens\":12,\"completion_tokens\":34}}\n\n",
-        ));
+        reader.feed(
+            &gzip(b"data: {\"usage\":{\"prompt_tokens\":12,\"completion_tokens\":34}}\n\n"),
+            false,
+        );
         assert_eq!(reader.finish().usage, USAGE);
     }
 
@@ -438,7 +439,7 @@ mod tests {
         }
         came.push(encoder.finish().unwrap());
         let mut reader = reader("gzip", "text/event-stream");
-        let content: Vec<bool> = came.iter().map(|frame| reader.feed(frame)).collect();
+        let content: Vec<bool> = came.iter().map(|frame| reader.feed(frame, false)).collect();
         assert_eq!(content, [false, false, true, false, false]);
         assert_eq!(reader.finish().usage, USAGE);
     }

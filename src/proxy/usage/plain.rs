@@ -17,19 +17,30 @@ pub(super) enum Value {
     Other,
 }
 
+impl Value {
+    pub(super) fn count(self) -> Option<u64> {
+        match self {
+            Value::Count(count) => Some(count),
+            _ => None,
+        }
+    }
+}
+
 /// Calls `member` for each member of the object that the text is, and of those inside it, until it gives
-/// `None`: how deep the member lies, its name, its value.
+/// `None`: how deep the member lies, its name, its value. `name` reads a name from behind its first quote
+/// to behind its last one.
 #[inline]
-pub(super) fn members<'a>(
+pub(super) fn members<'a, N>(
     text: &'a [u8],
-    mut member: impl FnMut(u32, &'a [u8], Value) -> Option<()>,
+    name: impl Fn(&'a [u8]) -> Option<(N, &'a [u8])>,
+    mut member: impl FnMut(u32, N, Value) -> Option<()>,
 ) -> Option<()> {
     let mut depth = 0;
     let mut rest = behind(b'{', text)?;
     let mut is_empty = behind(b'}', rest).is_some();
     loop {
         if !is_empty {
-            let (name, after) = text::plain(behind(b'"', rest)?)?;
+            let (name, after) = name(behind(b'"', rest)?)?;
             let value;
             (value, rest) = read(without_blanks(behind(b':', after)?))?;
             member(depth, name, value)?;
