@@ -525,6 +525,28 @@ fn more_requests_than_allowed_is_503_with_a_time() {
     });
 }
 
+/// kvgauge answers these without waiting for anybody, so that all that came is one poll's work for hyper,
+/// which goes round sixteen times in one and then has to be polled again.
+#[test]
+fn pipelined_requests_that_are_refused_are_all_answered() {
+    let upstream = Upstream::new(|connection| {
+        connection.request()?;
+        connection.send(support::upstream::STREAM)?;
+        connection.until_peer_leaves()?;
+        Ok(Next::Close)
+    });
+    let (kvgauge, _decode) = with_decode(upstream.address(), "limits.in_flight = 1\n");
+    let mut first = Client::connect(kvgauge.listen);
+    first.send("GET /first HTTP/1.1\r\nHost: k\r\n\r\n").head();
+    for count in [15, 16, 17, 18, 32, 33, 100] {
+        let mut client = Client::connect(kvgauge.listen);
+        client.send("GET /more HTTP/1.1\r\nHost: k\r\n\r\n".repeat(count));
+        for _ in 0..count {
+            assert_eq!(client.response("GET").status(), 503, "of {count}");
+        }
+    }
+}
+
 #[test]
 fn the_operators_see_what_was_refused() {
     let upstream = Upstream::ok();

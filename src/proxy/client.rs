@@ -71,6 +71,8 @@ pub struct Client {
     asked: Cell<Asked>,
     /// Bytes of the request's body are still to come.
     body_left: Cell<bool>,
+    /// Pieces of a request's body taken since the connection was last polled.
+    pieces: Cell<usize>,
     /// The next request's head has begun to come while this one runs.
     next_began: Cell<bool>,
     /// The last bytes that came.
@@ -111,6 +113,7 @@ impl Client {
             waiting: Cell::new((Waiting::FirstByte, Instant::now())),
             asked: Cell::new(Asked::Nothing),
             body_left: Cell::new(false),
+            pieces: Cell::new(0),
             next_began: Cell::new(false),
             tail: Cell::new([0; TAIL]),
             socket: RefCell::default(),
@@ -160,6 +163,22 @@ impl Client {
     /// Whether bytes of the request's body have not been taken.
     pub(super) fn has_body_left(&self) -> bool {
         self.body_left.get()
+    }
+
+    /// The connection is polled.
+    pub(super) fn polled(&self) {
+        self.pieces.set(0);
+    }
+
+    /// A piece of the request's body has been taken, for which hyper wakes the connection.
+    pub(super) fn body_taken(&self) {
+        self.pieces.set(self.pieces.get().saturating_add(1));
+    }
+
+    /// Whether the connection was woken so often within its own poll only for pieces of a body that has
+    /// come whole since, while its request runs: then there is nothing to look for.
+    pub(super) fn woken_for_nothing(&self, woken: usize) -> bool {
+        woken <= self.pieces.get() && !self.body_left.get() && self.waiting() == Waiting::Nothing
     }
 
     /// The request's body has come whole: what came with its end, and what comes from now on, is the

@@ -123,10 +123,11 @@ where
         if let Some(end) = at_once(client.asked()) {
             return Poll::Ready(end);
         }
+        client.polled();
         let polled = own_wakes.poll(
             cx,
             |cx| caught(|| poll_connection(Pin::new(&mut connection), client, cx)),
-            || client.has_body_left(),
+            |woken| client.woken_for_nothing(woken),
         );
         let Some(polled) = polled else {
             // What runs is recorded as such when it is dropped, and nobody takes it for finished.

@@ -117,9 +117,9 @@ fn poll_read(
         match stream.try_read_buf(room) {
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
             Ok(count) if count > 0 && room.remaining() > 0 => {
-                // Less than there was room for: the kernel has no more, and says so when it has. The
-                // next look costs no system call then (epoll(7), edge-triggered; tokio's own
-                // `AsyncRead` does the same).
+                // Less than there was room for: the kernel has no more (urgent data aside, behind which
+                // it stops), and says so when it has. The next look costs no system call then
+                // (epoll(7), edge-triggered; tokio's own `AsyncRead` does the same).
                 let _ = stream.try_io(Interest::READABLE, || {
                     io::Result::<()>::Err(ErrorKind::WouldBlock.into())
                 });

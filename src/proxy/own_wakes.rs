@@ -3,11 +3,12 @@
 //! hyper hands a request's body over through a channel, and wakes the end that reads the socket each
 //! time the other takes a piece. Both ends are polled by the connection's one task, and after the last
 //! piece there is nothing to go on with: without this each request with a body would be polled once for
-//! nothing. All other wakes are passed on.
+//! nothing. All other wakes are passed on, those from within too: hyper wakes itself when it has gone
+//! round sixteen times in one poll, and tokio when a task has done its share.
 
 use std::cell::Cell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Wake, Waker};
 
 thread_local! {
@@ -17,7 +18,7 @@ thread_local! {
 
 struct Inner {
     outer: Waker,
-    woken: AtomicBool,
+    woken: AtomicUsize,
 }
 
 /// One for each connection. See the [module](self) description.
@@ -37,7 +38,7 @@ impl Wake for Inner {
 
     fn wake_by_ref(self: &Arc<Self>) {
         if POLLED.get() == Some(self.id()) {
-            self.woken.store(true, Ordering::Relaxed);
+            self.woken.fetch_add(1, Ordering::Relaxed);
         } else {
             self.outer.wake_by_ref();
         }
@@ -54,20 +55,20 @@ impl Drop for Polled {
 }
 
 impl OwnWakes {
-    /// Polls with a waker that knows where it is woken from. A wake from within is passed on unless
-    /// nothing is `to_go_on_with` afterwards.
+    /// Polls with a waker that knows where it is woken from. Wakes from within are passed on unless
+    /// `accounted_for`, which is given their number, says that all are of the kind that leads to nothing.
     pub(super) fn poll<T>(
         &mut self,
         cx: &Context<'_>,
         poll: impl FnOnce(&mut Context<'_>) -> T,
-        to_go_on_with: impl FnOnce() -> bool,
+        accounted_for: impl FnOnce(usize) -> bool,
     ) -> T {
         let (inner, waker) = match self.0.take() {
             Some(same) if same.0.outer.will_wake(cx.waker()) => self.0.insert(same),
             _ => {
                 let inner = Arc::new(Inner {
                     outer: cx.waker().clone(),
-                    woken: AtomicBool::new(false),
+                    woken: AtomicUsize::new(0),
                 });
                 let waker = Waker::from(Arc::clone(&inner));
                 self.0.insert((inner, waker))
@@ -77,11 +78,12 @@ impl OwnWakes {
         let polled = Polled;
         let result = poll(&mut Context::from_waker(waker));
         drop(polled);
-        // A task that has done its share of work in one turn is woken from within too.
-        if inner.woken.swap(false, Ordering::Relaxed)
-            && (to_go_on_with() || !tokio::task::coop::has_budget_remaining())
-        {
-            inner.outer.wake_by_ref();
+        let woken = inner.woken.load(Ordering::Relaxed);
+        if woken > 0 {
+            inner.woken.store(0, Ordering::Relaxed);
+            if !accounted_for(woken) || !tokio::task::coop::has_budget_remaining() {
+                inner.outer.wake_by_ref();
+            }
         }
         result
     }
@@ -90,7 +92,6 @@ impl OwnWakes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::AtomicUsize;
 
     #[derive(Default)]
     struct Count(AtomicUsize);
@@ -102,21 +103,25 @@ mod tests {
     }
 
     #[test]
-    fn a_wake_is_lost_only_from_within_and_with_nothing_to_go_on_with() {
+    fn a_wake_is_lost_only_from_within_and_where_it_is_accounted_for() {
         let count = Arc::new(Count::default());
         let outer = Waker::from(Arc::clone(&count));
         let cx = Context::from_waker(&outer);
         let woken = || count.0.swap(0, Ordering::Relaxed);
         let mut own = OwnWakes::default();
 
-        own.poll(&cx, |cx| cx.waker().wake_by_ref(), || false);
-        assert_eq!(woken(), 0, "nothing to go on with");
-        own.poll(&cx, |cx| cx.waker().wake_by_ref(), || true);
-        assert_eq!(woken(), 1, "something to go on with");
-        own.poll(&cx, |_| (), || true);
+        let twice = |cx: &mut Context<'_>| {
+            cx.waker().wake_by_ref();
+            cx.waker().wake_by_ref();
+        };
+        own.poll(&cx, twice, |woken| woken <= 2);
+        assert_eq!(woken(), 0, "both accounted for");
+        own.poll(&cx, twice, |woken| woken <= 1);
+        assert_eq!(woken(), 1, "one of them not");
+        own.poll(&cx, |_| (), |_| false);
         assert_eq!(woken(), 0, "not woken");
 
-        let kept = own.poll(&cx, |cx| cx.waker().clone(), || false);
+        let kept = own.poll(&cx, |cx| cx.waker().clone(), |_| true);
         kept.wake_by_ref();
         assert_eq!(woken(), 1, "from without");
         own.poll(
@@ -125,13 +130,13 @@ mod tests {
                 let waker = cx.waker().clone();
                 std::thread::spawn(move || waker.wake()).join().unwrap();
             },
-            || false,
+            |_| true,
         );
         assert_eq!(woken(), 1, "from another thread meanwhile");
 
         let mut other = OwnWakes::default();
-        let waker = other.poll(&cx, |cx| cx.waker().clone(), || false);
-        own.poll(&cx, |_| waker.wake_by_ref(), || false);
+        let waker = other.poll(&cx, |cx| cx.waker().clone(), |_| true);
+        own.poll(&cx, |_| waker.wake_by_ref(), |_| true);
         assert_eq!(woken(), 1, "of another connection");
     }
 
@@ -141,9 +146,9 @@ mod tests {
         let outer = Waker::from(Arc::clone(&count));
         let cx = Context::from_waker(&outer);
         let mut own = OwnWakes::default();
-        let kept = own.poll(&cx, |cx| cx.waker().clone(), || false);
+        let kept = own.poll(&cx, |cx| cx.waker().clone(), |_| true);
         let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            own.poll(&cx, |_| panic!("in the poll"), || false)
+            own.poll(&cx, |_| panic!("in the poll"), |_| true)
         }));
         assert!(panicked.is_err());
         kept.wake();

@@ -190,6 +190,7 @@ where
         if let Some(Ok(frame)) = &frame
             && let Some(data) = frame.data_ref()
         {
+            this.client.body_taken();
             this.seen
                 .bytes
                 .set(this.seen.bytes.get() + data.len() as u64);

@@ -156,6 +156,8 @@ static META: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"meta_i
 
 /// An event's data, where the line holds any.
 fn data_of(line: &[u8]) -> Option<&[u8]> {
+    // A byte order mark may stand before the first line (WHATWG HTML, 9.2.5).
+    let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
     let data = line.strip_prefix(b"data:")?.trim_ascii();
     (!data.is_empty() && data != b"[DONE]").then_some(data)
 }
@@ -235,6 +237,21 @@ mod tests {
             let (found, _) = read(&[long.as_bytes(), rest.as_bytes()], 256);
             assert_eq!(found.usage, EXPECTED, "{end:?} behind a long line");
         }
+    }
+
+    #[test]
+    fn a_byte_order_mark_hides_nothing() {
+        let stream = [b"\xef\xbb\xbf", STREAM.as_bytes()].concat();
+        assert_eq!(read(&[&stream], 1024).0.usage, EXPECTED);
+        let last = STREAM
+            .split("\n\n")
+            .nth(2)
+            .unwrap()
+            .split("\r\n")
+            .nth(1)
+            .unwrap();
+        let stream = [b"\xef\xbb\xbf", last.as_bytes(), b"\n\n"].concat();
+        assert_eq!(read(&[&stream], 1024).0.usage, EXPECTED);
     }
 
     #[test]

@@ -47,8 +47,8 @@ struct Event<'a> {
     error: Option<&'a RawValue>,
     #[serde(rename = "type")]
     kind: Option<&'a RawValue>,
-    #[serde(alias = "message")]
     response: Option<&'a RawValue>,
+    message: Option<&'a RawValue>,
 }
 
 /// `response` of the responses API, `message` of Anthropic's.
@@ -95,9 +95,10 @@ pub(super) fn from_event(data: &[u8], found: &mut Found) -> bool {
         // Not a shape known here, so content as far as anyone can tell.
         return true;
     };
-    let nested: Option<Nested<'_>> = event
-        .response
-        .and_then(|r| serde_json::from_str(r.get()).ok());
+    let nested: Option<Nested<'_>> = [event.response, event.message]
+        .into_iter()
+        .flatten()
+        .find_map(|nested| serde_json::from_str(nested.get()).ok());
     let nested = nested.as_ref();
     if found.model.is_none() {
         let model = event.model.or_else(|| nested.and_then(|n| n.model));
@@ -414,6 +415,15 @@ mod tests {
             take_usage(text.as_bytes(), &mut usage);
             assert_eq!(usage, Usage::default(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_message_beside_a_response_spoils_neither() {
+        let mut found = Found::default();
+        let event = r#"{"message":null,"response":{"model":"m","usage":{"input_tokens":7}}}"#;
+        from_event(event.as_bytes(), &mut found);
+        assert_eq!(found.model.as_deref(), Some("m"));
+        assert_eq!(found.usage.input, Some(7));
     }
 
     #[test]
