@@ -488,17 +488,34 @@ fn a_body_over_its_limit_is_413() {
     );
 }
 
-#[test]
-fn more_requests_than_allowed_is_503_with_a_time() {
+/// One request is allowed at a time, and runs.
+struct Full {
+    kvgauge: Kvgauge,
+    first: Client,
+    _behind: (Upstream, Page),
+}
+
+fn full() -> Full {
     let upstream = Upstream::new(|connection| {
         connection.request()?;
         connection.send(support::upstream::STREAM)?;
         connection.until_peer_leaves()?;
         Ok(Next::Close)
     });
-    let (kvgauge, _decode) = with_decode(upstream.address(), "limits.in_flight = 1\n");
+    let (kvgauge, decode) = with_decode(upstream.address(), "limits.in_flight = 1\n");
     let mut first = Client::connect(kvgauge.listen);
     first.send("GET /first HTTP/1.1\r\nHost: k\r\n\r\n").head();
+    Full {
+        kvgauge,
+        first,
+        _behind: (upstream, decode),
+    }
+}
+
+#[test]
+fn more_requests_than_allowed_is_503_with_a_time() {
+    let full = full();
+    let kvgauge = &full.kvgauge;
     // The place is held until the last byte, not until the head.
     let answer = fetch(kvgauge.listen, ASK);
     own(&answer, 503, "overloaded");
@@ -516,8 +533,8 @@ fn more_requests_than_allowed_is_503_with_a_time() {
             .parse::<u32>()
             .is_ok()
     );
-    logged(&kvgauge, "overloaded", 503);
-    first.close();
+    logged(kvgauge, "overloaded", 503);
+    full.first.close();
     support::eventually("the place is free again", || {
         let mut next = Client::connect(kvgauge.listen);
         let head = next.send("GET /next HTTP/1.1\r\nHost: k\r\n\r\n").head();
@@ -529,15 +546,8 @@ fn more_requests_than_allowed_is_503_with_a_time() {
 /// which goes round sixteen times in one and then has to be polled again.
 #[test]
 fn pipelined_requests_that_are_refused_are_all_answered() {
-    let upstream = Upstream::new(|connection| {
-        connection.request()?;
-        connection.send(support::upstream::STREAM)?;
-        connection.until_peer_leaves()?;
-        Ok(Next::Close)
-    });
-    let (kvgauge, _decode) = with_decode(upstream.address(), "limits.in_flight = 1\n");
-    let mut first = Client::connect(kvgauge.listen);
-    first.send("GET /first HTTP/1.1\r\nHost: k\r\n\r\n").head();
+    let full = full();
+    let kvgauge = &full.kvgauge;
     for count in [15, 16, 17, 18, 32, 33, 100] {
         let mut client = Client::connect(kvgauge.listen);
         client.send("GET /more HTTP/1.1\r\nHost: k\r\n\r\n".repeat(count));

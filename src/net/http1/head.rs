@@ -126,10 +126,8 @@ fn take_fields(block: &[u8], read: &[Header<'_>], fields: &mut HeaderMap) -> Res
     fields.clear();
     fields.reserve(read.len() + STAMPED_FIELDS);
     for field in read {
-        let from = field.value.as_ptr().addr() - block.as_ptr().addr();
-        let value = copy.slice(from..from + field.value.len());
         let name = HeaderName::from_bytes(field.name.as_bytes());
-        let value = HeaderValue::from_maybe_shared(value);
+        let value = HeaderValue::from_maybe_shared(same_part(&copy, block, field.value));
         let (Ok(name), Ok(value)) = (name, value) else {
             return Err(Broken::NotHttp("invalid HTTP header parsed"));
         };
@@ -139,6 +137,16 @@ fn take_fields(block: &[u8], read: &[Header<'_>], fields: &mut HeaderMap) -> Res
         fields.append(name, value);
     }
     Ok(says)
+}
+
+/// What a part of a block is in a copy of it.
+fn same_part(copy: &Bytes, block: &[u8], part: &[u8]) -> Bytes {
+    let from = part.as_ptr().addr().checked_sub(block.as_ptr().addr());
+    match from {
+        Some(from) if from + part.len() <= copy.len() => copy.slice(from..from + part.len()),
+        // Nothing is a part of any block.
+        _ => Bytes::copy_from_slice(part),
+    }
 }
 
 fn decoder(parts: &response::Parts, says: Says, method: &Method) -> Result<Decoder, Broken> {
