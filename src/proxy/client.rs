@@ -265,8 +265,7 @@ impl Client {
         self.socket.replace(Rc::downgrade(socket));
     }
 
-    /// Whether the peer has left while a request runs. hyper reads on meanwhile, and so sees it, but not
-    /// behind a byte that it has to keep (RFC 9112, 9.3.2: pipelining) or a body that nobody takes.
+    /// Whether the peer has left while a request runs.
     fn has_left(&self) -> bool {
         let socket = self.socket.borrow().upgrade();
         // Of a new connection the kernel has reported nothing when its first bytes are read.
@@ -276,10 +275,23 @@ impl Client {
                 .is_some_and(|socket| peer_has_left(&socket) || (is_new && ends_already(&socket)))
     }
 
-    /// Asks the socket, which hyper does not, whether the peer has left.
+    /// Asks the socket, which hyper does not, whether the peer has left: behind a body that nobody takes, or
+    /// the bytes of a next request (RFC 9112, 9.3.2: pipelining), nothing wakes the connection for it.
     pub fn look_for_peer(&self) {
         if self.has_left() {
             self.ask(Asked::Gone);
+        }
+    }
+
+    /// While a request runs whose body has come whole, nobody reads: the connection is woken all the same
+    /// when the peer leaves, and ends.
+    pub(super) fn watch(&self, cx: &mut Context<'_>) {
+        if self.waiting() != Waiting::Nothing || self.body_left.get() {
+            return;
+        }
+        let socket = self.socket.borrow().upgrade();
+        if socket.is_some_and(|socket| socket.poll_read_ready(cx).is_ready()) {
+            self.look_for_peer();
         }
     }
 

@@ -109,6 +109,9 @@ where
         // The worker's sweeper holds heads and idle connections to their limits, without a timer for
         // each.
         .header_read_timeout(None)
+        // hyper would look for the end of the client's side of it, and find 8 KiB for what it reads
+        // meanwhile; `Client::watch` does so without.
+        .half_close(true)
         .serve_connection(io, service);
     let mut finishing = false;
     let mut own_wakes = OwnWakes::default();
@@ -126,7 +129,11 @@ where
         client.polled();
         let polled = own_wakes.poll(
             cx,
-            |cx| caught(|| poll_connection(Pin::new(&mut connection), client, cx)),
+            |cx| {
+                let polled = caught(|| poll_connection(Pin::new(&mut connection), client, cx));
+                client.watch(cx);
+                polled
+            },
             |woken| client.woken_for_nothing(woken),
         );
         let Some(polled) = polled else {
