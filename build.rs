@@ -1,0 +1,55 @@
+//! Has the linker lay the functions that run side by side, where it can: `layout/functions` is the list,
+//! `layout/record` writes it. What never runs is not read into memory then.
+//!
+//! A linker that can't (GNU ld), another target or a debug build does without.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+const LIST: &str = "layout/functions";
+
+fn main() {
+    println!("cargo::rerun-if-changed={LIST}");
+    let variable = |name| env::var(name).unwrap_or_default();
+    let root = PathBuf::from(variable("CARGO_MANIFEST_DIR"));
+    let words = [
+        format!("-Wl,--symbol-ordering-file={}", root.join(LIST).display()),
+        // Another compiler's functions have other names.
+        "-Wl,--no-warn-symbol-ordering".to_owned(),
+    ];
+    if variable("PROFILE") == "release"
+        && variable("TARGET") == "x86_64-unknown-linux-gnu"
+        && links(&words, Path::new(&variable("OUT_DIR")))
+    {
+        for word in words {
+            println!("cargo::rustc-link-arg-bin=kvgauge={word}");
+        }
+    }
+}
+
+/// Whether a program can be linked with these words, by the compiler and flags of this build.
+fn links(words: &[String], scratch: &Path) -> bool {
+    let source = scratch.join("empty.rs");
+    if std::fs::write(&source, "fn main() {}").is_err() {
+        return false;
+    }
+    let mut rustc = Command::new(env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
+    rustc.arg(source).arg("-o").arg(scratch.join("empty"));
+    rustc.arg("--target=x86_64-unknown-linux-gnu");
+    if let Ok(flags) = env::var("CARGO_ENCODED_RUSTFLAGS") {
+        rustc.args(flags.split('\u{1f}').filter(|flag| !flag.is_empty()));
+    }
+    if let Some(linker) = env::var_os("RUSTC_LINKER") {
+        let mut word = std::ffi::OsString::from("-Clinker=");
+        word.push(linker);
+        rustc.arg(word);
+    }
+    rustc.args(words.iter().map(|word| format!("-Clink-arg={word}")));
+    rustc
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
+}
