@@ -27,6 +27,10 @@ use tokio::net::TcpStream;
 /// The least that hyper accepts for its buffers, in bytes.
 const MIN_BUFFER: usize = 8192;
 
+/// As many header fields hyper takes without being told. Told the same, it fills the room for them
+/// first, for each head.
+const MAX_FIELDS: usize = 100;
+
 /// Past `timeouts.request` by so much, the request's own clock has not been able to end it.
 const OVERDUE: Duration = Duration::from_millis(500);
 
@@ -100,10 +104,13 @@ where
     };
     let service = service_fn(move |request| turns.begin(&stack, request));
     let io = TokioIo::new(ClientIo::new(stream, Rc::clone(client)));
-    let mut connection = http1::Builder::new()
+    let mut builder = http1::Builder::new();
+    if settings.limits.header_fields != MAX_FIELDS {
+        builder.max_headers(settings.limits.header_fields);
+    }
+    let mut connection = builder
         // Answers are the router's, its `date` included.
         .auto_date_header(false)
-        .max_headers(settings.limits.header_fields)
         .max_header_size(settings.limits.header_bytes)
         .max_buf_size(settings.limits.header_bytes.max(MIN_BUFFER))
         // The worker's sweeper holds heads and idle connections to their limits, without a timer for
