@@ -1,6 +1,6 @@
 //! One client connection as the layers and the sweeper see it.
 
-use super::io::{ends_already, peer_has_left};
+use super::io::{Arming, ends_already, peer_has_left};
 use super::ticket::Ticket;
 use crate::config::{Audience, Settings};
 use ipnet::IpNet;
@@ -78,6 +78,7 @@ pub struct Client {
     /// The last bytes that came.
     tail: Cell<[u8; TAIL]>,
     socket: RefCell<Weak<TcpStream>>,
+    pub(super) arming: Arming,
     connection: RefCell<Option<Waker>>,
     flushes: Cell<u64>,
     /// Something waits within the connection for what was written to leave.
@@ -117,6 +118,7 @@ impl Client {
             next_began: Cell::new(false),
             tail: Cell::new([0; TAIL]),
             socket: RefCell::default(),
+            arming: Arming::default(),
             connection: RefCell::new(None),
             flushes: Cell::new(0),
             flush_awaited: Cell::new(false),
@@ -290,7 +292,7 @@ impl Client {
             return;
         }
         let socket = self.socket.borrow().upgrade();
-        if socket.is_some_and(|socket| socket.poll_read_ready(cx).is_ready()) {
+        if socket.is_some_and(|socket| self.arming.poll(&socket, cx).is_ready()) {
             self.look_for_peer();
         }
     }

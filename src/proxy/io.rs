@@ -3,7 +3,7 @@
 
 use super::client::Client;
 use socket2::SockRef;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::future::Future as _;
 use std::io::{self, ErrorKind, IoSlice};
 use std::mem::MaybeUninit;
@@ -70,7 +70,7 @@ impl ClientIo {
         let mut piece = [0; 8192];
         while end.as_mut().poll(cx).is_pending() {
             let mut piece = ReadBuf::new(&mut piece);
-            let read = ready!(poll_read(stream, cx, &mut piece));
+            let read = ready!(poll_read(stream, &self.client.arming, cx, &mut piece));
             let taken = piece.filled().len();
             if read.is_err() || taken == 0 || taken >= *left {
                 break;
@@ -100,6 +100,9 @@ pub(super) fn ends_already(stream: &TcpStream) -> bool {
 
 /// By the readiness that the kernel reported, without reading: FIN and RST both close the read side.
 pub(super) fn peer_has_left(stream: &TcpStream) -> bool {
+    if !is_readable(stream) {
+        return false;
+    }
     let ready = pin!(stream.ready(Interest::READABLE));
     matches!(
         ready.poll(&mut Context::from_waker(Waker::noop())),
@@ -107,13 +110,52 @@ pub(super) fn peer_has_left(stream: &TcpStream) -> bool {
     )
 }
 
+/// Whether the kernel has reported something that has not been read; the end counts. One atomic load.
+fn is_readable(stream: &TcpStream) -> bool {
+    stream.try_io(Interest::READABLE, || Ok(())).is_ok()
+}
+
+/// Who is woken when there is something to read. Asking tokio takes a lock, and a connection asks twice a
+/// request: while it runs, and behind it.
+#[derive(Default)]
+pub(super) struct Arming {
+    waker: RefCell<Option<Waker>>,
+    // Only what is ready wakes, and only what was found ready is read, and so made unready.
+    holds: Cell<bool>,
+}
+
+impl Arming {
+    /// Ready when there is something to read, or the end.
+    pub(super) fn poll(&self, stream: &TcpStream, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.holds.get() && self.is_for(cx.waker()) && !is_readable(stream) {
+            return Poll::Pending;
+        }
+        // Without a budget tokio says that nothing is ready, and wakes at once instead of later.
+        let asks = tokio::task::coop::has_budget_remaining();
+        let ready = stream.poll_read_ready(cx);
+        self.holds.set(asks && ready.is_pending());
+        if self.holds.get() && !self.is_for(cx.waker()) {
+            self.waker.replace(Some(cx.waker().clone()));
+        }
+        ready
+    }
+
+    fn is_for(&self, waker: &Waker) -> bool {
+        self.waker
+            .borrow()
+            .as_ref()
+            .is_some_and(|known| known.will_wake(waker))
+    }
+}
+
 fn poll_read(
     stream: &TcpStream,
+    arming: &Arming,
     cx: &mut Context<'_>,
     room: &mut ReadBuf<'_>,
 ) -> Poll<io::Result<()>> {
     loop {
-        ready!(stream.poll_read_ready(cx))?;
+        ready!(arming.poll(stream, cx))?;
         match stream.try_read_buf(room) {
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
             Ok(count) if count > 0 && room.remaining() > 0 => {
@@ -136,11 +178,12 @@ fn poll_write(
     write: impl Fn() -> io::Result<usize>,
 ) -> Poll<io::Result<usize>> {
     loop {
-        ready!(stream.poll_write_ready(cx))?;
+        // Mostly there is room, and tokio, where it knows of none, does not ask the kernel.
         match write() {
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
             written => return Poll::Ready(written),
         }
+        ready!(stream.poll_write_ready(cx))?;
     }
 }
 
@@ -185,7 +228,7 @@ impl AsyncRead for ClientIo {
     ) -> Poll<io::Result<()>> {
         let (stream, client) = self.parts()?;
         let before = buf.filled().len();
-        ready!(poll_read(stream, cx, buf))?;
+        ready!(poll_read(stream, &client.arming, cx, buf))?;
         match buf.filled().get(before..) {
             None | Some([]) => {}
             Some(bytes) => client.bytes_arrived(bytes),
