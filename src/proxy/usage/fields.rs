@@ -287,6 +287,7 @@ impl Counts {
         let mut counts = Counts::default();
         // A name that stands twice makes it no usage: that is left to serde.
         let mut seen = 0_u32;
+        let name = |inside| name(inside);
         let behind = plain::members(text, name, |place, value, rest| {
             let before = seen;
             seen |= (1 << place) & PLACES;
@@ -314,14 +315,16 @@ impl Counts {
     /// Of the details that the text begins with.
     fn details<'a>(&mut self, place: u8, text: &'a [u8]) -> Option<&'a [u8]> {
         let mut seen = false;
-        plain::members(text, name, |inner, value, rest| {
-            if inner == CACHED_TOKENS {
-                if std::mem::replace(&mut seen, true) {
-                    return None;
-                }
-                if value != plain::Value::Null {
-                    self.set(place, value.count());
-                }
+        let name = |inside: &'a [u8]| match inside.strip_prefix(b"cached_tokens\"") {
+            Some(behind) => Some((true, behind)),
+            None => Some((false, text::plain(inside)?.1)),
+        };
+        plain::members(text, name, |is_it, value, rest| {
+            if is_it && std::mem::replace(&mut seen, true) {
+                return None;
+            }
+            if is_it && value != plain::Value::Null {
+                self.set(place, value.count());
             }
             match value {
                 plain::Value::Object => plain::behind_object(rest),

@@ -116,6 +116,7 @@ impl Reader {
 
     /// Reads a frame, and the body's last one as such where that is known. True when it brought content
     /// (of an event stream: the first content event; else: any byte).
+    #[inline]
     pub fn feed(&mut self, frame: &[u8], is_last: bool) -> bool {
         match &mut self.0 {
             Inner::Plain(plain) => plain.feed(frame, is_last),
@@ -134,26 +135,28 @@ impl Reader {
 }
 
 impl Plain {
+    #[inline]
     fn feed(&mut self, frame: &[u8], is_last: bool) -> bool {
         match self {
-            Plain::Blind | Plain::Read(_) => {}
             Plain::Events(events) => return events.feed(frame),
             Plain::Awaited(_) if frame.is_empty() => {}
-            Plain::Awaited(most_bytes) => {
-                let most_bytes = *most_bytes;
-                let whole = is_last.then(|| WHOLE_ANSWER.values(frame, most_bytes));
-                *self = match whole.flatten() {
-                    Some(values) => Plain::Read(fields::from_members(values)),
-                    None => {
-                        let mut members = Box::new(TopLevel::new(ANSWER, most_bytes));
-                        members.feed(frame);
-                        Plain::Json(members)
-                    }
-                };
-            }
+            Plain::Awaited(most_bytes) => *self = Plain::begun(frame, is_last, *most_bytes),
             Plain::Json(members) => members.feed(frame),
+            Plain::Blind | Plain::Read(_) => {}
         }
         !frame.is_empty()
+    }
+
+    /// A JSON body that begins with this frame. On its own, as the frames of event streams are many.
+    #[inline(never)]
+    fn begun(frame: &[u8], is_last: bool, most_bytes: usize) -> Plain {
+        let whole = is_last.then(|| WHOLE_ANSWER.values(frame, most_bytes));
+        if let Some(values) = whole.flatten() {
+            return Plain::Read(fields::from_members(values));
+        }
+        let mut members = Box::new(TopLevel::new(ANSWER, most_bytes));
+        members.feed(frame);
+        Plain::Json(members)
     }
 
     fn finish(self) -> Found {
@@ -174,7 +177,7 @@ impl AskedModel {
     #[must_use]
     pub fn for_request(headers: &HeaderMap, carry_bytes: usize) -> Option<AskedModel> {
         let is_plain = Kind::of(headers) == Kind::Json && Coding::of(headers) == Coding::Identity;
-        is_plain.then(|| AskedModel(InnerAsked::Awaited(carry_bytes)))
+        is_plain.then_some(AskedModel(InnerAsked::Awaited(carry_bytes)))
     }
 
     /// Reads a frame, and the body's last one as such where that is known.
@@ -182,16 +185,7 @@ impl AskedModel {
         match &mut self.0 {
             InnerAsked::Awaited(_) if frame.is_empty() => {}
             InnerAsked::Awaited(most_bytes) => {
-                let most_bytes = *most_bytes;
-                let whole = is_last.then(|| WHOLE_REQUEST.values(frame, most_bytes));
-                self.0 = match whole.flatten() {
-                    Some([model]) => InnerAsked::Read(model.and_then(Value::name)),
-                    None => {
-                        let mut members = Box::new(TopLevel::new(REQUEST, most_bytes));
-                        members.feed(frame);
-                        InnerAsked::Json(members)
-                    }
-                };
+                self.0 = InnerAsked::begun(frame, is_last, *most_bytes);
             }
             InnerAsked::Json(members) => members.feed(frame),
             InnerAsked::Read(_) => {}
@@ -209,6 +203,19 @@ impl AskedModel {
             }
             InnerAsked::Read(model) => model,
         }
+    }
+}
+
+impl InnerAsked {
+    /// A body that begins with this frame.
+    fn begun(frame: &[u8], is_last: bool, most_bytes: usize) -> InnerAsked {
+        let whole = is_last.then(|| WHOLE_REQUEST.values(frame, most_bytes));
+        if let Some([model]) = whole.flatten() {
+            return InnerAsked::Read(model.and_then(Value::name));
+        }
+        let mut members = Box::new(TopLevel::new(REQUEST, most_bytes));
+        members.feed(frame);
+        InnerAsked::Json(members)
     }
 }
 

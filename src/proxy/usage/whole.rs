@@ -233,7 +233,7 @@ fn has_bracket(text: &[u8]) -> bool {
     let any = |bytes: &[u8]| bytes.iter().fold(false, |any, b| any | is_bracket(b));
     match text.last_chunk::<16>() {
         // What is left of the last whole one is looked at with some of that once more.
-        Some(last) => text.as_chunks::<16>().0.iter().any(|chunk| any(chunk)) || any(last),
+        Some(last) => any(text.as_chunks::<16>().0.as_flattened()) | any(last),
         None => any(text),
     }
 }
@@ -352,7 +352,8 @@ mod tests {
                 r#"{"completion_tokens":3,"prompt_tokens_details":{"cached_tokens":4}} "#,
                 r#"{"output_tokens":5,"output_tokens":6}"#,
                 r#"{"input_tokens":7,"x":[8]}"#,
-            ]).prop_map(str::to_owned),
+            ])
+            .prop_map(str::to_owned),
         ];
         leaf.prop_recursive(4, 40, 6, |inner| {
             let items = proptest::collection::vec(inner.clone(), 0..4);
@@ -378,7 +379,11 @@ mod tests {
         )
     }
 
-    fn scanned<const N: usize>(names: [&'static str; N], text: &[u8], most_bytes: usize) -> [Member; N] {
+    fn scanned<const N: usize>(
+        names: [&'static str; N],
+        text: &[u8],
+        most_bytes: usize,
+    ) -> [Member; N] {
         let mut scanner = TopLevel::new(names, most_bytes);
         text.chunks(1).for_each(|byte| scanner.feed(byte));
         scanner.finish()
@@ -394,7 +399,7 @@ mod tests {
                 let scanned = members.each_ref().map(Member::value);
                 prop_assert_eq!(values.each_ref().map(|value| value.as_ref().map(|v| v.json)), scanned);
                 let [found, expected] = [values, scanned.map(|value| value.map(Value::unread))]
-                    .map(|values| fields::from_members(values));
+                    .map(fields::from_members);
                 prop_assert_eq!(found.usage, expected.usage);
                 prop_assert_eq!(found.model, expected.model);
             }
