@@ -47,7 +47,7 @@ pub fn asked_model(headers: &HeaderMap, frames: &[&[u8]], carry: usize) -> Optio
     for (frame, is_last) in with_last(frames) {
         asked.feed(frame, is_last);
     }
-    asked.finish()
+    asked.finish().as_deref().map(Into::into)
 }
 
 /// Tokens and model that an answer reports, whose body comes in these frames.
@@ -58,7 +58,7 @@ pub fn reported(headers: &HeaderMap, frames: &[&[u8]], carry: usize) -> (Usage, 
         reader.feed(frame, is_last);
     }
     let found = reader.finish();
-    (found.usage, found.model)
+    (found.usage, found.model.as_deref().map(Into::into))
 }
 
 /// Frames as a body whose length is known gives them: the last one is seen to be it.

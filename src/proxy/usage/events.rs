@@ -49,14 +49,28 @@ impl Events {
     }
 
     /// Reads a frame; true when the first content event ended in it.
+    #[inline]
     pub(super) fn feed(&mut self, frame: &[u8]) -> bool {
+        // Most frames by far are whole lines behind whole lines, in which nothing new can stand.
+        let is_searched = matches!(frame, [.., b'\n' | b'\r'])
+            && self.carry.is_empty()
+            && !self.skipping
+            && !self.is_looking();
+        if is_searched && !self.may_hold_usage(frame) {
+            return false;
+        }
+        self.read(frame, is_searched)
+    }
+
+    #[inline(never)]
+    fn read(&mut self, frame: &[u8], is_searched: bool) -> bool {
         let seen_before = self.content_seen;
         let whole = match frame {
             [.., b'\n' | b'\r'] => frame.len(),
             _ => memrchr2(b'\r', b'\n', frame).map_or(0, |end| end + 1),
         };
         let (lines, rest) = frame.split_at(whole);
-        self.lines(lines);
+        self.lines(lines, is_searched);
         if !self.skipping {
             if self.carry.len() + rest.len() <= self.most_carry {
                 self.carry.extend_from_slice(rest);
@@ -68,9 +82,9 @@ impl Events {
         self.content_seen && !seen_before
     }
 
-    /// Reads lines that are whole, the first one's beginning aside.
-    fn lines(&mut self, mut lines: &[u8]) {
-        let mut searched = false;
+    /// Reads lines that are whole, the first one's beginning aside. Whether they have been searched for
+    /// a usage.
+    fn lines(&mut self, mut lines: &[u8], mut searched: bool) {
         while !lines.is_empty() {
             let is_cut = self.skipping || !self.carry.is_empty();
             // One search for all lines, where none of them is read for anything else.
@@ -144,6 +158,7 @@ impl Events {
 
     /// Whether a usage that is not null may stand in the text, or what `/generate`, which names no model,
     /// has in its place.
+    #[inline]
     fn may_hold_usage(&self, text: &[u8]) -> bool {
         let by_meta = self.has_meta && self.found.model.is_none();
         holds_object(text, &USAGE) || (by_meta && holds_object(text, &META))
@@ -164,15 +179,26 @@ fn data_of(line: &[u8]) -> Option<&[u8]> {
 
 /// Whether a member of this name whose value is an object may stand in the text. Inside a JSON string the
 /// quotes would be escaped, so text that speaks of it is not taken for it.
-fn holds_object(mut text: &[u8], name: &Finder<'static>) -> bool {
-    while let Some(at) = name.find(text) {
+#[inline]
+fn holds_object(text: &[u8], name: &Finder<'static>) -> bool {
+    let at = name.find(text);
+    at.is_some_and(|at| is_object_from(at, text, name))
+}
+
+/// The same of a text in which the name has been found there.
+#[inline(never)]
+fn is_object_from(mut at: usize, mut text: &[u8], name: &Finder<'static>) -> bool {
+    loop {
         text = &text[at + name.needle().len()..];
         let value = text.trim_ascii_start().strip_prefix(b":");
         if value.is_some_and(|v| v.trim_ascii_start().first() == Some(&b'{')) {
             return true;
         }
+        match name.find(text) {
+            Some(next) => at = next,
+            None => return false,
+        }
     }
-    false
 }
 
 #[cfg(test)]

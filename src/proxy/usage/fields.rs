@@ -1,15 +1,12 @@
 //! The members that carry usage, model and content, in the spellings of the APIs behind routers:
 //! OpenAI chat, completions and responses, Anthropic messages, SGLang `/generate`.
 
-use super::plain::{self, Value};
+use super::name::Name;
+use super::plain;
 use super::{Found, text};
 use crate::telemetry::log::Usage;
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use std::borrow::Cow;
-
-/// Model names longer than this are not kept.
-const LONGEST_MODEL: usize = 256;
 
 /// Each count by each of its names, kept raw, so that one that is no count spoils no other.
 #[derive(Deserialize)]
@@ -77,14 +74,74 @@ struct Delta<'a> {
     refusal: Option<&'a RawValue>,
 }
 
+/// The value of a member that is asked for.
+#[derive(Debug)]
+pub(super) struct Value<'a> {
+    /// As it stands in the text.
+    pub(super) json: &'a [u8],
+    read: Read<'a>,
+}
+
+/// What was read of a value on the way to its end.
+#[derive(Debug)]
+pub(super) enum Read<'a> {
+    /// Nothing.
+    Not,
+    /// A string's text, which is ASCII.
+    Text(&'a [u8]),
+    /// What an object says as a usage.
+    Usage(Usage),
+}
+
+impl<'a> Read<'a> {
+    /// Reads a string or an object that the text begins with, in plain JSON, and gives what stands behind
+    /// it: cheaper than to look for its end first.
+    pub(super) fn at_front(text: &'a [u8]) -> Option<(Read<'a>, &'a [u8])> {
+        let text = plain::without_blanks(text);
+        match text.first()? {
+            b'"' => plain::string(text).map(|(text, behind)| (Read::Text(text), behind)),
+            b'{' => Counts::at_front(text).map(|(c, behind)| (Read::Usage(c.usage()), behind)),
+            _ => None,
+        }
+    }
+}
+
+impl<'a> Value<'a> {
+    pub(super) fn new(json: &'a [u8], read: Read<'a>) -> Value<'a> {
+        Value { json, read }
+    }
+
+    /// One of which only the end is known.
+    pub(super) fn unread(json: &'a [u8]) -> Value<'a> {
+        Value::new(json, Read::Not)
+    }
+
+    /// A model's name.
+    pub(super) fn name(self) -> Option<Name> {
+        match self.read {
+            Read::Not => name_of(self.json),
+            Read::Text(text) => Name::of_ascii(text),
+            Read::Usage(_) => None,
+        }
+    }
+
+    fn usage(self) -> Usage {
+        match self.read {
+            Read::Not => usage_of(self.json),
+            Read::Text(_) => Usage::default(),
+            Read::Usage(usage) => usage,
+        }
+    }
+}
+
 /// What the members of a JSON answer say: model, usage, and what SGLang's own `/generate` has for it.
-pub(super) fn from_members([model, usage, meta]: [Option<&[u8]>; 3]) -> Found {
+pub(super) fn from_members([model, usage, meta]: [Option<Value<'_>>; 3]) -> Found {
     let mut found = Found {
-        model: model.and_then(text_of),
-        ..Found::default()
+        model: model.and_then(Value::name),
+        usage: usage.map_or_else(Usage::default, Value::usage),
     };
-    for text in [usage, meta].into_iter().flatten() {
-        take_usage(text, &mut found.usage);
+    if let Some(meta) = meta {
+        replace(&mut found.usage, meta.usage());
     }
     found
 }
@@ -102,13 +159,13 @@ pub(super) fn from_event(data: &[u8], found: &mut Found) -> bool {
     let nested = nested.as_ref();
     if found.model.is_none() {
         let model = event.model.or_else(|| nested.and_then(|n| n.model));
-        found.model = model.and_then(|m| text_of(m.get().as_bytes()));
+        found.model = model.and_then(|m| name_of(m.get().as_bytes()));
     }
     for usage in [nested.and_then(|n| n.usage), event.usage, event.meta_info]
         .into_iter()
         .flatten()
     {
-        take_usage(usage.get().as_bytes(), &mut found.usage);
+        replace(&mut found.usage, usage_of(usage.get().as_bytes()));
     }
     has_content(&event)
 }
@@ -152,16 +209,17 @@ fn filled(value: Option<&RawValue>) -> bool {
 }
 
 /// Later counts replace earlier ones; a count that is not reported keeps what was known.
-fn take_usage(text: &[u8], usage: &mut Usage) {
-    let Some(counts) = Counts::read(text).or_else(|| Counts::read_any(text)) else {
-        return;
-    };
-    // The first details that have a number at all are the ones that count.
-    let details = DETAILS.into_iter().find(|name| counts.has(*name));
-    let cached = details.and_then(|name| counts.get(name));
-    usage.input = counts.either(PROMPT).or(usage.input);
-    usage.output = counts.either(COMPLETION).or(usage.output);
-    usage.cached = cached.or(counts.either(CACHED)).or(usage.cached);
+fn replace(known: &mut Usage, later: Usage) {
+    known.input = later.input.or(known.input);
+    known.output = later.output.or(known.output);
+    known.cached = later.cached.or(known.cached);
+}
+
+/// What a JSON text says as a usage.
+fn usage_of(text: &[u8]) -> Usage {
+    Counts::read(text)
+        .or_else(|| Counts::read_any(text))
+        .map_or_else(Usage::default, |counts| counts.usage())
 }
 
 /// A usage: each count by its two names, at these places.
@@ -194,8 +252,12 @@ impl Counts {
         self.get(one).or_else(|| self.get(other))
     }
 
+    /// What is no place of a count is passed by.
     #[inline(always)]
     fn set(&mut self, place: u8, count: Option<u64>) {
+        if place >= IN_DETAILS {
+            return;
+        }
         self.has |= 1 << place;
         if let Some(count) = count.filter(|count| *count <= MOST_TOKENS) {
             self.known |= 1 << place;
@@ -203,32 +265,72 @@ impl Counts {
         }
     }
 
+    fn usage(&self) -> Usage {
+        // The first details that have a number at all are the ones that count.
+        let details = DETAILS.into_iter().find(|name| self.has(*name));
+        let cached = details.and_then(|name| self.get(name));
+        Usage {
+            input: self.either(PROMPT),
+            output: self.either(COMPLETION),
+            cached: cached.or(self.either(CACHED)),
+        }
+    }
+
     /// Of a usage in plain JSON, as nearly every one is; of another, nothing.
     fn read(text: &[u8]) -> Option<Counts> {
+        let (counts, behind) = Counts::at_front(text)?;
+        plain::without_blanks(behind).is_empty().then_some(counts)
+    }
+
+    /// The same of a usage that the text begins with, and what stands behind it.
+    fn at_front(text: &[u8]) -> Option<(Counts, &[u8])> {
         let mut counts = Counts::default();
         // A name that stands twice makes it no usage: that is left to serde.
-        let mut seen = 0_u16;
-        // Of the details that are being read, the place.
-        let mut inside = None;
-        plain::members(text, name, |depth, place, value| {
-            if depth == 0 {
-                inside = None;
-            }
-            let ((0, Some(place), _) | (1, Some(CACHED_TOKENS), Some(place))) =
-                (depth, place, inside)
-            else {
-                return Some(());
-            };
+        let mut seen = 0_u32;
+        let name = |inside| name(inside);
+        let behind = plain::members(text, name, |place, value, rest| {
             let before = seen;
-            if place >= IN_DETAILS {
-                inside = Some(place - IN_DETAILS);
-            } else if value != Value::Null {
-                counts.set(place, value.count());
+            seen |= (1 << place) & PLACES;
+            if before == seen && place != ELSE {
+                return None;
             }
-            seen |= 1 << place;
-            (before != seen).then_some(())
+            match value {
+                plain::Value::Object if place >= IN_DETAILS && place != ELSE => {
+                    counts.details(place - IN_DETAILS, rest)
+                }
+                plain::Value::Object => {
+                    counts.set(place, None);
+                    plain::behind_object(rest)
+                }
+                plain::Value::Null => Some(rest),
+                value => {
+                    counts.set(place, value.count());
+                    Some(rest)
+                }
+            }
         })?;
-        Some(counts)
+        Some((counts, behind))
+    }
+
+    /// Of the details that the text begins with.
+    fn details<'a>(&mut self, place: u8, text: &'a [u8]) -> Option<&'a [u8]> {
+        let mut seen = false;
+        let name = |inside: &'a [u8]| match inside.strip_prefix(b"cached_tokens\"") {
+            Some(behind) => Some((true, behind)),
+            None => Some((false, text::plain(inside)?.1)),
+        };
+        plain::members(text, name, |is_it, value, rest| {
+            if is_it && std::mem::replace(&mut seen, true) {
+                return None;
+            }
+            if is_it && value != plain::Value::Null {
+                self.set(place, value.count());
+            }
+            match value {
+                plain::Value::Object => plain::behind_object(rest),
+                _ => Some(rest),
+            }
+        })
     }
 
     /// Of any usage.
@@ -261,15 +363,21 @@ impl Counts {
 /// Added to a place of [`DETAILS`]: the details themselves.
 const IN_DETAILS: u8 = 8;
 
+/// In place of a place: any other name.
+const ELSE: u8 = 16;
+
+/// A bit for each place.
+const PLACES: u32 = (1 << ELSE) - 1;
+
 /// A name, as the place of a count or of details if it is one's, and what stands behind its last quote.
 /// The known ones are compared in words, which costs less than to look for the end first.
 #[inline(always)]
-fn name(inside: &[u8]) -> Option<(Option<u8>, &[u8])> {
-    known_name(inside).or_else(|| Some((None, text::plain(inside)?.1)))
+fn name(inside: &[u8]) -> Option<(u8, &[u8])> {
+    known_name(inside).or_else(|| Some((ELSE, text::plain(inside)?.1)))
 }
 
 #[inline(always)]
-fn known_name(inside: &[u8]) -> Option<(Option<u8>, &[u8])> {
+fn known_name(inside: &[u8]) -> Option<(u8, &[u8])> {
     const fn word(text: &[u8; 8]) -> u64 {
         u64::from_le_bytes(*text)
     }
@@ -281,7 +389,7 @@ fn known_name(inside: &[u8]) -> Option<(Option<u8>, &[u8])> {
     const CACHE_READ: u64 = word(b"cache_re");
     const TOTAL_TOKENS: u64 = word(b"total_to");
     let (start, rest) = inside.split_first_chunk()?;
-    let (place, behind) = match u64::from_le_bytes(*start) {
+    Some(match u64::from_le_bytes(*start) {
         PROMPT_TOKENS => match rest.strip_prefix(b"okens\"") {
             Some(behind) => (0, behind),
             None => (6 + IN_DETAILS, rest.strip_prefix(b"okens_details\"")?),
@@ -294,10 +402,9 @@ fn known_name(inside: &[u8]) -> Option<(Option<u8>, &[u8])> {
         OUTPUT_TOKENS => (3, rest.strip_prefix(b"okens\"")?),
         CACHED_TOKENS => (self::CACHED_TOKENS, rest.strip_prefix(b"okens\"")?),
         CACHE_READ => (5, rest.strip_prefix(b"ad_input_tokens\"")?),
-        TOTAL_TOKENS => return Some((None, rest.strip_prefix(b"kens\"")?)),
+        TOTAL_TOKENS => (ELSE, rest.strip_prefix(b"kens\"")?),
         _ => return None,
-    };
-    Some((Some(place), behind))
+    })
 }
 
 /// A whole number.
@@ -305,14 +412,12 @@ fn count(raw: &RawValue) -> Option<u64> {
     raw.get().parse().ok()
 }
 
-/// A model's name.
-pub(super) fn text_of(json: &[u8]) -> Option<Box<str>> {
-    // Without an escape, as nearly always, the text is borrowed.
-    let text = match plain::string(json) {
-        Some(text) => Cow::Borrowed(text),
-        None => Cow::Owned(serde_json::from_slice::<String>(json).ok()?),
-    };
-    (text.len() <= LONGEST_MODEL).then(|| text.into())
+/// A model's name, as a JSON text.
+pub(super) fn name_of(json: &[u8]) -> Option<Name> {
+    match plain::string(json) {
+        Some((text, behind)) if plain::without_blanks(behind).is_empty() => Name::of_ascii(text),
+        _ => Name::of(&serde_json::from_slice::<String>(json).ok()?),
+    }
 }
 
 #[cfg(test)]
@@ -395,13 +500,14 @@ mod tests {
             value(),
         ]) {
             let expected = serde_json::from_str::<String>(&text).ok();
-            let model = text_of(text.as_bytes());
+            let model = name_of(text.as_bytes());
             prop_assert_eq!(model.as_deref(), expected.as_deref());
         }
 
         #[test]
         fn any_bytes_are_survived(bytes in proptest::collection::vec(any::<u8>(), 0..100)) {
-            take_usage(&bytes, &mut Usage::default());
+            usage_of(&bytes);
+            let _ = Read::at_front(&bytes);
         }
     }
 
@@ -411,8 +517,7 @@ mod tests {
             r#"{"prompt_tokens":1,"prompt_tokens":2}"#,
             r#"{"prompt_tokens":1,"prompt_tokens_details":null,"prompt_tokens_details":{}}"#,
         ] {
-            let mut usage = Usage::default();
-            take_usage(text.as_bytes(), &mut usage);
+            let usage = usage_of(text.as_bytes());
             assert_eq!(usage, Usage::default(), "{text}");
         }
     }
@@ -479,8 +584,7 @@ mod tests {
             ),
             ("null", None, None, None),
         ] {
-            let mut usage = Usage::default();
-            take_usage(text.as_bytes(), &mut usage);
+            let usage = usage_of(text.as_bytes());
             assert_eq!(
                 (usage.input, usage.output, usage.cached),
                 (input, output, cached),

@@ -5,7 +5,6 @@
 //! that does not parse later.
 
 use super::text;
-use super::whole::Names;
 
 /// A member's value as it stood in the text, or why there is none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -100,20 +99,6 @@ impl<const N: usize> TopLevel<N> {
             keeping: None,
             kept: Vec::new(),
         }
-    }
-
-    /// The values, where this piece is the whole text and a search finds them; those over the bound
-    /// aside. Where it gives nothing the piece is to be fed.
-    pub(super) fn whole<'a, const AT: usize, const ONE: u8, const OTHER: u8>(
-        &self,
-        names: &Names<N, AT, ONE, OTHER>,
-        piece: &'a [u8],
-    ) -> Option<[Option<&'a [u8]>; N]> {
-        if !matches!(self.place, Place::Before) {
-            return None;
-        }
-        let values = names.values(piece)?;
-        Some(values.map(|value| value.filter(|v| v.len() <= self.most_bytes)))
     }
 
     /// Reads the next piece.

@@ -8,6 +8,7 @@
 mod events;
 mod fields;
 mod json;
+mod name;
 mod packed;
 mod plain;
 mod text;
@@ -15,11 +16,14 @@ mod whole;
 
 use crate::telemetry::log::Usage;
 use events::Events;
+use fields::Value;
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
-use json::{Member, TopLevel};
+use json::TopLevel;
+use memchr::memmem::Finder;
+use name::Name;
 use packed::{Coding, Packed};
-use whole::Names;
+use whole::{Names as _, One, Several};
 
 /// What an answer says of itself.
 #[derive(Debug, Default)]
@@ -27,7 +31,7 @@ pub struct Found {
     /// Token counts; the last ones win.
     pub usage: Usage,
     /// The model that answered.
-    pub model: Option<Box<str>>,
+    pub model: Option<Name>,
 }
 
 /// What kind of body a head announces.
@@ -59,19 +63,22 @@ enum Plain {
     Blind,
     /// An event stream.
     Events(Events),
-    /// A JSON body.
-    Json(TopLevel<3>),
+    /// A JSON body of which nothing has come, and how much of a value is kept.
+    Awaited(usize),
+    /// A JSON body that comes in pieces. Boxed, as a scanner is large and few bodies need one.
+    Json(Box<TopLevel<3>>),
     /// One that came whole.
     Read(Found),
 }
 
 /// Members of a JSON answer that are read: OpenAI's, and SGLang's own `/generate`.
 const ANSWER: [&str; 3] = ["model", "usage", "meta_info"];
-const WHOLE_ANSWER: Names<3, 6, b'"', b'i'> = Names(["\"model\"", "\"usage\"", "\"meta_info\""]);
+const WHOLE_ANSWER: Several<3, 6, b'"', b'i'> =
+    Several(["\"model\"", "\"usage\"", "\"meta_info\""]);
 
 /// And of a request.
 const REQUEST: [&str; 1] = ["model"];
-const WHOLE_REQUEST: Names<1, 3, b'd', b'd'> = Names(["\"model\""]);
+static WHOLE_REQUEST: One = One::new(|| Finder::new(b"\"model\""));
 
 /// Reads the model that a request's body asks for.
 #[derive(Debug)]
@@ -79,9 +86,12 @@ pub struct AskedModel(InnerAsked);
 
 #[derive(Debug)]
 enum InnerAsked {
-    Json(TopLevel<1>),
+    /// Nothing has come; how much of a value is kept.
+    Awaited(usize),
+    /// The body comes in pieces.
+    Json(Box<TopLevel<1>>),
     /// The body came whole.
-    Read(Option<Box<str>>),
+    Read(Option<Name>),
 }
 
 impl Reader {
@@ -93,7 +103,7 @@ impl Reader {
     pub fn for_response(kind: Kind, headers: &HeaderMap, carry_bytes: usize) -> Reader {
         let plain = match kind {
             Kind::Events => Plain::Events(Events::new(carry_bytes)),
-            Kind::Json => Plain::Json(TopLevel::new(ANSWER, carry_bytes)),
+            Kind::Json => Plain::Awaited(carry_bytes),
             Kind::Other => return Reader::BLIND,
         };
         Reader(match Coding::of(headers) {
@@ -106,6 +116,7 @@ impl Reader {
 
     /// Reads a frame, and the body's last one as such where that is known. True when it brought content
     /// (of an event stream: the first content event; else: any byte).
+    #[inline]
     pub fn feed(&mut self, frame: &[u8], is_last: bool) -> bool {
         match &mut self.0 {
             Inner::Plain(plain) => plain.feed(frame, is_last),
@@ -124,28 +135,37 @@ impl Reader {
 }
 
 impl Plain {
+    #[inline]
     fn feed(&mut self, frame: &[u8], is_last: bool) -> bool {
         match self {
-            Plain::Blind | Plain::Read(_) => {}
             Plain::Events(events) => return events.feed(frame),
-            Plain::Json(members) => {
-                let whole = is_last.then(|| members.whole(&WHOLE_ANSWER, frame));
-                match whole.flatten() {
-                    Some(values) => *self = Plain::Read(fields::from_members(values)),
-                    None => members.feed(frame),
-                }
-            }
+            Plain::Awaited(_) if frame.is_empty() => {}
+            Plain::Awaited(most_bytes) => *self = Plain::begun(frame, is_last, *most_bytes),
+            Plain::Json(members) => members.feed(frame),
+            Plain::Blind | Plain::Read(_) => {}
         }
         !frame.is_empty()
     }
 
+    /// A JSON body that begins with this frame. On its own, as the frames of event streams are many.
+    #[inline(never)]
+    fn begun(frame: &[u8], is_last: bool, most_bytes: usize) -> Plain {
+        let whole = is_last.then(|| WHOLE_ANSWER.values(frame, most_bytes));
+        if let Some(values) = whole.flatten() {
+            return Plain::Read(fields::from_members(values));
+        }
+        let mut members = Box::new(TopLevel::new(ANSWER, most_bytes));
+        members.feed(frame);
+        Plain::Json(members)
+    }
+
     fn finish(self) -> Found {
         match self {
-            Plain::Blind => Found::default(),
+            Plain::Blind | Plain::Awaited(_) => Found::default(),
             Plain::Events(events) => events.finish(),
             Plain::Json(members) => {
                 let members = members.finish();
-                fields::from_members(members.each_ref().map(Member::value))
+                fields::from_members(members.each_ref().map(|m| m.value().map(Value::unread)))
             }
             Plain::Read(found) => found,
         }
@@ -157,30 +177,45 @@ impl AskedModel {
     #[must_use]
     pub fn for_request(headers: &HeaderMap, carry_bytes: usize) -> Option<AskedModel> {
         let is_plain = Kind::of(headers) == Kind::Json && Coding::of(headers) == Coding::Identity;
-        is_plain.then(|| AskedModel(InnerAsked::Json(TopLevel::new(REQUEST, carry_bytes))))
+        is_plain.then_some(AskedModel(InnerAsked::Awaited(carry_bytes)))
     }
 
     /// Reads a frame, and the body's last one as such where that is known.
     pub fn feed(&mut self, frame: &[u8], is_last: bool) {
-        if let InnerAsked::Json(members) = &mut self.0 {
-            let whole = is_last.then(|| members.whole(&WHOLE_REQUEST, frame));
-            match whole.flatten() {
-                Some([model]) => self.0 = InnerAsked::Read(model.and_then(fields::text_of)),
-                None => members.feed(frame),
+        match &mut self.0 {
+            InnerAsked::Awaited(_) if frame.is_empty() => {}
+            InnerAsked::Awaited(most_bytes) => {
+                self.0 = InnerAsked::begun(frame, is_last, *most_bytes);
             }
+            InnerAsked::Json(members) => members.feed(frame),
+            InnerAsked::Read(_) => {}
         }
     }
 
     /// The model, once the body is over or broken off.
     #[must_use]
-    pub fn finish(self) -> Option<Box<str>> {
+    pub fn finish(self) -> Option<Name> {
         match self.0 {
+            InnerAsked::Awaited(_) => None,
             InnerAsked::Json(members) => {
                 let [model] = members.finish();
-                model.value().and_then(fields::text_of)
+                model.value().and_then(fields::name_of)
             }
             InnerAsked::Read(model) => model,
         }
+    }
+}
+
+impl InnerAsked {
+    /// A body that begins with this frame.
+    fn begun(frame: &[u8], is_last: bool, most_bytes: usize) -> InnerAsked {
+        let whole = is_last.then(|| WHOLE_REQUEST.values(frame, most_bytes));
+        if let Some([model]) = whole.flatten() {
+            return InnerAsked::Read(model.and_then(Value::name));
+        }
+        let mut members = Box::new(TopLevel::new(REQUEST, most_bytes));
+        members.feed(frame);
+        InnerAsked::Json(members)
     }
 }
 
@@ -202,10 +237,13 @@ impl Kind {
     }
 
     fn named(media_type: &[u8]) -> Option<Kind> {
-        match media_type {
-            b"text/event-stream" => Some(Kind::Events),
-            b"application/json" => Some(Kind::Json),
-            _ => None,
+        // Not by a `match`, which compares byte by byte.
+        if media_type == b"application/json" {
+            Some(Kind::Json)
+        } else if media_type == b"text/event-stream" {
+            Some(Kind::Events)
+        } else {
+            None
         }
     }
 }

@@ -9,7 +9,7 @@ use super::text;
 pub(super) enum Value {
     /// A whole number without a sign, that fits.
     Count(u64),
-    /// An object, whose members come next.
+    /// An object.
     Object,
     /// `null`.
     Null,
@@ -26,81 +26,97 @@ impl Value {
     }
 }
 
-/// Calls `member` for each member of the object that the text is, and of those inside it, until it gives
-/// `None`: how deep the member lies, its name, its value. `name` reads a name from behind its first quote
-/// to behind its last one.
-#[inline]
+/// Reads the members of the object that the text begins with, and gives what stands behind it. `name`
+/// reads a name from behind its first quote to behind its last one; `member` is told that name, the
+/// value, and of an object the members and what comes then: it gives what stands behind the value.
+#[inline(always)]
 pub(super) fn members<'a, N>(
     text: &'a [u8],
     name: impl Fn(&'a [u8]) -> Option<(N, &'a [u8])>,
-    mut member: impl FnMut(u32, N, Value) -> Option<()>,
-) -> Option<()> {
-    let mut depth = 0;
+    mut member: impl FnMut(N, Value, &'a [u8]) -> Option<&'a [u8]>,
+) -> Option<&'a [u8]> {
     let mut rest = behind(b'{', text)?;
-    let mut is_empty = behind(b'}', rest).is_some();
+    if let Some(rest) = behind(b'}', rest) {
+        return Some(rest);
+    }
     loop {
-        if !is_empty {
-            let (name, after) = name(behind(b'"', rest)?)?;
-            let value;
-            (value, rest) = read(without_blanks(behind(b':', after)?))?;
-            member(depth, name, value)?;
-            if value == Value::Object {
-                depth += 1;
-                is_empty = behind(b'}', rest).is_some();
-                continue;
-            }
-        }
-        is_empty = false;
-        // Behind a value: on to the next name.
-        loop {
-            if let Some(next) = behind(b',', rest) {
-                rest = next;
-                break;
-            }
-            rest = behind(b'}', rest)?;
-            let Some(outside) = depth.checked_sub(1) else {
-                return without_blanks(rest).is_empty().then_some(());
-            };
-            depth = outside;
+        let (name, after) = name(behind(b'"', rest)?)?;
+        let (value, after) = read(behind(b':', after)?)?;
+        let after = member(name, value, after)?;
+        match behind(b',', after) {
+            Some(next) => rest = next,
+            None => return behind(b'}', after),
         }
     }
 }
 
-/// The text of a string.
-pub(super) fn string(text: &[u8]) -> Option<&str> {
-    let (string, rest) = text::plain(behind(b'"', text)?)?;
-    let string = str::from_utf8(string).ok()?;
-    without_blanks(rest).is_empty().then_some(string)
+/// What stands behind the object that the text begins with.
+pub(super) fn behind_object(text: &[u8]) -> Option<&[u8]> {
+    // Of objects in objects only so many, as each takes its part of the stack.
+    fn at(text: &[u8], depth: u8) -> Option<&[u8]> {
+        let name = |inside| Some(((), text::plain(inside)?.1));
+        members(text, name, |(), value, rest| match value {
+            Value::Object => at(rest, depth.checked_sub(1)?),
+            _ => Some(rest),
+        })
+    }
+    at(text, MOST_DEPTH)
 }
 
-/// A value, and what stands behind it; of an object, behind its opening brace.
+const MOST_DEPTH: u8 = 16;
+
+/// The text of a string, all of it ASCII, and what stands behind it.
 #[inline]
+pub(super) fn string(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    text::plain(behind(b'"', text)?)
+}
+
+/// A value, and what stands behind it; an object as it stands.
+#[inline(always)]
 fn read(text: &[u8]) -> Option<(Value, &[u8])> {
     match text {
         [b'0'..=b'9', ..] => number(text),
-        [b'{', rest @ ..] => Some((Value::Object, rest)),
+        [b'{', ..] => Some((Value::Object, text)),
         [b'"', rest @ ..] => Some((Value::Other, text::plain(rest)?.1)),
+        _ => rare(text),
+    }
+}
+
+fn rare(text: &[u8]) -> Option<(Value, &[u8])> {
+    match text {
         [b'n', b'u', b'l', b'l', rest @ ..] => Some((Value::Null, rest)),
         [b't', b'r', b'u', b'e', rest @ ..] => Some((Value::Other, rest)),
         [b'f', b'a', b'l', b's', b'e', rest @ ..] => Some((Value::Other, rest)),
+        [b' ' | b'\t' | b'\r' | b'\n', rest @ ..] => {
+            let rest = without_blanks(rest);
+            (!rest.is_empty()).then(|| read(rest)).flatten()
+        }
         _ => None,
     }
 }
 
 /// A number without a sign or an exponent.
-#[inline]
+#[inline(always)]
 fn number(text: &[u8]) -> Option<(Value, &[u8])> {
     let mut count: u64 = 0;
-    let mut rest = text;
-    while let [digit @ b'0'..=b'9', more @ ..] = rest {
+    let mut len = 0;
+    while let Some(digit @ b'0'..=b'9') = text.get(len) {
         count = count.wrapping_mul(10).wrapping_add(u64::from(digit - b'0'));
-        rest = more;
+        len += 1;
     }
-    let digits = text.len() - rest.len();
     // More digits may not fit, and a leading zero is none of JSON's.
-    if digits > 19 || (digits > 1 && text[0] == b'0') {
+    if len > 19 || (len > 1 && text[0] == b'0') {
         return None;
     }
+    let rest = &text[len..];
+    match rest {
+        [b',' | b'}', ..] => Some((Value::Count(count), rest)),
+        _ => number_ends(count, rest),
+    }
+}
+
+/// A number whose whole part is read.
+fn number_ends(count: u64, rest: &[u8]) -> Option<(Value, &[u8])> {
     match rest {
         [b'.', fraction @ ..] => {
             let digits = fraction.iter().take_while(|b| b.is_ascii_digit());
@@ -114,17 +130,17 @@ fn number(text: &[u8]) -> Option<(Value, &[u8])> {
 }
 
 /// What stands behind this byte, which blanks may stand before.
-#[inline]
+#[inline(always)]
 fn behind(byte: u8, text: &[u8]) -> Option<&[u8]> {
     match text {
         [first, rest @ ..] if *first == byte => Some(rest),
-        [b' ' | b'\t' | b'\r' | b'\n', ..] => without_blanks(text).strip_prefix(&[byte]),
+        [0..=b' ', ..] => without_blanks(text).strip_prefix(&[byte]),
         _ => None,
     }
 }
 
 #[inline]
-fn without_blanks(mut text: &[u8]) -> &[u8] {
+pub(super) fn without_blanks(mut text: &[u8]) -> &[u8] {
     while let [b' ' | b'\t' | b'\r' | b'\n', rest @ ..] = text {
         text = rest;
     }

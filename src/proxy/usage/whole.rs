@@ -10,58 +10,115 @@
 //! broken where it is not looked at (a string that does not end, brackets that do not match, something
 //! behind the outermost object that ends with `}`) may give members here that are not found there.
 
+use super::fields::{Read, Value};
 use super::json::{Place, to_end_of_value};
+use super::plain;
 use memchr::memchr;
+use memchr::memmem::Finder;
+use std::sync::LazyLock;
 
-/// Names to search for, in their quotes. Of each the byte at `AT` is one of the two: such as few other
-/// strings have there.
-#[derive(Debug)]
-pub(super) struct Names<const N: usize, const AT: usize, const ONE: u8, const OTHER: u8>(
-    pub(super) [&'static str; N],
-);
+/// Names to search for.
+pub(super) trait Names<const N: usize> {
+    /// Where the first of these names at or behind `from` stands, with its quotes, which of them it is,
+    /// and how long it is.
+    fn find(&self, text: &[u8], from: usize) -> Option<(usize, usize, usize)>;
 
-impl<const N: usize, const AT: usize, const ONE: u8, const OTHER: u8> Names<N, AT, ONE, OTHER> {
-    /// The values of the outermost object's members that have these names. `None` where a name stands
-    /// twice, is no name, or an inner object's, and where the text is no object: that is left to the
-    /// scanner.
-    pub(super) fn values<'a>(&self, text: &'a [u8]) -> Option<[Option<&'a [u8]>; N]> {
+    /// The values of the outermost object's members that have these names, those aside that are longer
+    /// than the bound. `None` where a name stands twice, is no name, or an inner object's, and where the
+    /// text is no object: that is left to the scanner.
+    #[inline]
+    fn values<'a>(&self, text: &'a [u8], most_bytes: usize) -> Option<[Option<Value<'a>>; N]> {
         let [b'{', inside @ .., b'}'] = text.trim_ascii() else {
             return None;
         };
-        let mut values = [None; N];
+        let mut values = [const { None }; N];
+        let mut seen = [false; N];
         let mut gaps = Gaps { longest: &[] };
-        // Behind the last member that was found, and where to search on.
-        let (mut behind, mut from) = (0, 0);
-        while let Some(at) = candidate::<AT, ONE, OTHER>(inside, from) {
-            let rest = &inside[at..];
-            let is_it = |name: &&str| {
-                rest.get(name.len() - 1) == Some(&b'"') && rest.starts_with(name.as_bytes())
-            };
-            let Some(which) = self.0.iter().position(is_it) else {
-                from = at + 1;
-                continue;
-            };
+        // Behind the last member that was found.
+        let mut behind = 0;
+        while let Some((at, which, len)) = self.find(inside, behind) {
             let gap = &inside[behind..at];
-            if values[which].is_some() || gap.last() == Some(&b'\\') {
+            if seen[which] || gap.last() == Some(&b'\\') {
                 return None;
             }
-            let value = after_colon(&rest[self.0[which].len()..])?;
-            let stop = to_end_of_value(value, 0);
-            let len = match stop.place {
-                Place::Between => value.len() - stop.rest.len() - 1,
-                Place::Value if stop.depth == 0 => value.len(),
-                _ => return None,
-            };
-            values[which] = Some(&value[..len]);
+            seen[which] = true;
+            let text = after_colon(&inside[at + len..])?;
+            let (value, rest) = read(text)?;
+            values[which] = Some(value).filter(|value| value.json.len() <= most_bytes);
             gaps.take(gap)?;
-            behind = inside.len() - stop.rest.len();
-            from = behind;
+            behind = inside.len() - rest.len();
         }
         if behind > 0 {
             gaps.take(&inside[behind..])?;
         }
         Some(values)
     }
+}
+
+/// One name.
+pub(super) struct One(LazyLock<Finder<'static>>);
+
+/// Several, in their quotes. Of each the byte at `AT` is one of the two: such as few other strings have
+/// there.
+#[derive(Debug)]
+pub(super) struct Several<const N: usize, const AT: usize, const ONE: u8, const OTHER: u8>(
+    pub(super) [&'static str; N],
+);
+
+impl One {
+    /// A name, to be found by this. Made once: making a finder costs more than a search.
+    pub(super) const fn new(finder: fn() -> Finder<'static>) -> One {
+        One(LazyLock::new(finder))
+    }
+}
+
+impl Names<1> for One {
+    #[inline]
+    fn find(&self, text: &[u8], from: usize) -> Option<(usize, usize, usize)> {
+        let at = self.0.find(text.get(from..)?)?;
+        Some((from + at, 0, self.0.needle().len()))
+    }
+}
+
+impl<const N: usize, const AT: usize, const ONE: u8, const OTHER: u8> Names<N>
+    for Several<N, AT, ONE, OTHER>
+{
+    #[inline]
+    fn find(&self, text: &[u8], mut from: usize) -> Option<(usize, usize, usize)> {
+        loop {
+            let at = candidate::<AT, ONE, OTHER>(text, from)?;
+            let rest = &text[at..];
+            let is_it = |name: &&str| {
+                rest.get(name.len() - 1) == Some(&b'"') && rest.starts_with(name.as_bytes())
+            };
+            if let Some(which) = self.0.iter().position(is_it) {
+                return Some((at, which, self.0[which].len()));
+            }
+            from = at + 1;
+        }
+    }
+}
+
+/// The value that the text begins with, and what stands behind it and its comma. `None` where it has no
+/// end, or the object has it.
+fn read(text: &[u8]) -> Option<(Value<'_>, &[u8])> {
+    if let Some((read, behind)) = Read::at_front(text) {
+        match plain::without_blanks(behind) {
+            [b',', rest @ ..] => {
+                let len = text.len() - rest.len() - 1;
+                return Some((Value::new(&text[..len], read), rest));
+            }
+            [] => return Some((Value::new(text, read), &[])),
+            _ => {}
+        }
+    }
+    let stop = to_end_of_value(text, 0);
+    let len = match stop.place {
+        Place::Between => text.len() - stop.rest.len() - 1,
+        Place::Value if stop.depth == 0 => text.len(),
+        _ => return None,
+    };
+    Some((Value::unread(&text[..len]), stop.rest))
 }
 
 /// Where the first quote at or behind `from` stands that one of the two bytes follows at `AT`.
@@ -71,21 +128,23 @@ fn candidate<const AT: usize, const ONE: u8, const OTHER: u8>(
 ) -> Option<usize> {
     loop {
         let rest = text.get(from..)?;
-        let quote = memchr(b'"', rest)?;
-        from += quote;
-        let rest = &rest[quote..];
-        let before_end = match rest.first_chunk() {
+        let seen = match rest.first_chunk() {
             Some(block) => in_block::<AT, ONE, OTHER>(block),
+            None if rest.is_empty() => return None,
             None => {
                 let mut block = [0; BLOCK + BEYOND];
                 block[..rest.len()].copy_from_slice(rest);
                 in_block::<AT, ONE, OTHER>(&block)
             }
         };
-        if before_end > 0 {
-            return Some(from + BLOCK - usize::from(before_end));
+        if seen >= CANDIDATE {
+            return Some(from + BLOCK - 1 - usize::from(seen & BEHIND));
         }
         from += BLOCK;
+        if seen == 0 {
+            // Inside of what is long, as most that has no quote is.
+            from += memchr(b'"', text.get(from..)?)?;
+        }
     }
 }
 
@@ -94,25 +153,32 @@ const BLOCK: usize = 64;
 /// More than any `AT`.
 const BEYOND: usize = 8;
 
-/// How far before the block's end the first candidate stands, of which a little more is looked at; zero where there is none. Without a branch, so that the compiler takes many bytes at once.
+/// What is seen in a block: a quote, a candidate, and how many bytes stand behind that.
+const QUOTE: u8 = 0x40;
+const CANDIDATE: u8 = 0x80;
+const BEHIND: u8 = 0x3F;
+
+/// The first candidate that is seen in the block, of which a little more is looked at, else a quote, else
+/// nothing. Without a branch, so that the compiler takes many bytes at once.
 #[inline]
 fn in_block<const AT: usize, const ONE: u8, const OTHER: u8>(block: &[u8; BLOCK + BEYOND]) -> u8 {
-    const BEFORE_END: [u8; BLOCK] = {
+    const PLACES: [u8; BLOCK] = {
         let mut all = [0; BLOCK];
         let mut i = 0;
         while i < BLOCK {
-            all[i] = (BLOCK - i) as u8;
+            all[i] = CANDIDATE | (BLOCK - 1 - i) as u8;
             i += 1;
         }
         all
     };
-    let mut first = 0;
+    let all_if = |is_it: bool| u8::from(is_it).wrapping_neg();
+    let mut most = 0;
     for i in 0..BLOCK {
         let letter = block[i + AT];
-        let is_it = (block[i] == b'"') & ((letter == ONE) | (letter == OTHER));
-        first = first.max(if is_it { BEFORE_END[i] } else { 0 });
+        let place = all_if((letter == ONE) | (letter == OTHER)) & PLACES[i];
+        most = most.max(all_if(block[i] == b'"') & (place | QUOTE));
     }
-    first
+    most
 }
 
 fn after_colon(text: &[u8]) -> Option<&[u8]> {
@@ -143,7 +209,7 @@ impl<'a> Gaps<'a> {
 /// Whether no bracket is left open in a text, or closed once too often.
 fn is_level(mut text: &[u8]) -> bool {
     // Most have none, not even in a string.
-    if !has_bracket(text) {
+    if text.is_empty() || !has_bracket(text) {
         return true;
     }
     while !text.is_empty() {
@@ -165,14 +231,18 @@ fn has_bracket(text: &[u8]) -> bool {
         (brace == b'{') | (brace == b'}')
     };
     let any = |bytes: &[u8]| bytes.iter().fold(false, |any, b| any | is_bracket(b));
-    let (chunks, rest) = text.as_chunks::<16>();
-    chunks.iter().any(|chunk| any(chunk)) || any(rest)
+    match text.last_chunk::<16>() {
+        // What is left of the last whole one is looked at with some of that once more.
+        Some(last) => any(text.as_chunks::<16>().0.as_flattened()) | any(last),
+        None => any(text),
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::json::TopLevel;
-    use super::super::{ANSWER, Member, WHOLE_ANSWER};
+    use super::super::json::{Member, TopLevel};
+    use super::super::{ANSWER, REQUEST, WHOLE_ANSWER, WHOLE_REQUEST, fields};
+    use super::*;
     use proptest::prelude::*;
     use proptest::sample::select;
 
@@ -182,8 +252,8 @@ mod tests {
 
     /// The values of a text that is read whole.
     fn whole(text: &str) -> Option<[Option<&str>; 3]> {
-        let values = WHOLE_ANSWER.values(text.as_bytes())?;
-        Some(values.map(|value| value.map(|v| str::from_utf8(v).unwrap().trim())))
+        let values = WHOLE_ANSWER.values(text.as_bytes(), usize::MAX)?;
+        Some(values.map(|value| value.map(|v| str::from_utf8(v.json).unwrap().trim())))
     }
 
     #[test]
@@ -277,6 +347,13 @@ mod tests {
         let leaf = prop_oneof![
             text.prop_map(|text| format!("\"{text}\"")),
             select(vec!["0", "-1.5e3", "null", "true", "[]", "{}"]).prop_map(str::to_owned),
+            select(vec![
+                r#"{"prompt_tokens":1,"completion_tokens": 2}"#,
+                r#"{"completion_tokens":3,"prompt_tokens_details":{"cached_tokens":4}} "#,
+                r#"{"output_tokens":5,"output_tokens":6}"#,
+                r#"{"input_tokens":7,"x":[8]}"#,
+            ])
+            .prop_map(str::to_owned),
         ];
         leaf.prop_recursive(4, 40, 6, |inner| {
             let items = proptest::collection::vec(inner.clone(), 0..4);
@@ -302,16 +379,35 @@ mod tests {
         )
     }
 
+    fn scanned<const N: usize>(
+        names: [&'static str; N],
+        text: &[u8],
+        most_bytes: usize,
+    ) -> [Member; N] {
+        let mut scanner = TopLevel::new(names, most_bytes);
+        text.chunks(1).for_each(|byte| scanner.feed(byte));
+        scanner.finish()
+    }
+
     proptest! {
         #[test]
         fn a_valid_text_is_read_as_byte_by_byte(text in object(json()), most_bytes in select(vec![20, 1000])) {
             prop_assert!(serde_json::from_str::<&serde_json::value::RawValue>(&text).is_ok());
             let bytes = text.as_bytes();
-            let mut scanner = TopLevel::new(ANSWER, most_bytes);
-            if let Some(values) = scanner.whole(&WHOLE_ANSWER, bytes) {
-                bytes.chunks(1).for_each(|byte| scanner.feed(byte));
-                let members = scanner.finish();
-                prop_assert_eq!(values, members.each_ref().map(Member::value));
+            if let Some(values) = WHOLE_ANSWER.values(bytes, most_bytes) {
+                let members = scanned(ANSWER, bytes, most_bytes);
+                let scanned = members.each_ref().map(Member::value);
+                prop_assert_eq!(values.each_ref().map(|value| value.as_ref().map(|v| v.json)), scanned);
+                let [found, expected] = [values, scanned.map(|value| value.map(Value::unread))]
+                    .map(fields::from_members);
+                prop_assert_eq!(found.usage, expected.usage);
+                prop_assert_eq!(found.model, expected.model);
+            }
+            if let Some([value]) = WHOLE_REQUEST.values(bytes, most_bytes) {
+                let [member] = scanned(REQUEST, bytes, most_bytes);
+                prop_assert_eq!(value.as_ref().map(|v| v.json), member.value());
+                let expected = member.value().and_then(fields::name_of);
+                prop_assert_eq!(value.and_then(Value::name), expected);
             }
         }
 
@@ -334,8 +430,11 @@ mod tests {
         fn any_bytes_are_survived(bytes in proptest::collection::vec(
             prop_oneof![select(br#"{}[]":,\ model"#.to_vec()), any::<u8>()], 0..200,
         )) {
-            let _ = WHOLE_ANSWER.values(&bytes);
-            let _ = WHOLE_ANSWER.values(&[b"{\"model\":", &bytes[..], b"}"].concat());
+            let inside = [b"{\"model\":", &bytes[..], b"}"].concat();
+            for text in [&bytes, &inside] {
+                let _ = WHOLE_ANSWER.values(text, usize::MAX);
+                let _ = WHOLE_REQUEST.values(text, usize::MAX);
+            }
         }
     }
 }
