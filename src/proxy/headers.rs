@@ -17,10 +17,16 @@ macro_rules! held {
                 pub(super) const $bit: Held = Held(1 << $at);
             )*
 
+            /// A bit for each of their lengths: most other names differ from all of them in that.
+            const LENGTHS: u64 = 0 $(| 1 << $name.len())*;
+
             fn one(name: &str) -> Held {
+                if Held::LENGTHS >> name.len().min(63) & 1 == 0 {
+                    return Held::NOTHING;
+                }
                 match name {
                     $($name => Held::$bit,)*
-                    _ => Held(0),
+                    _ => Held::NOTHING,
                 }
             }
         }
@@ -42,11 +48,13 @@ held! {
 }
 
 impl Held {
+    pub(super) const NOTHING: Held = Held(0);
+
     /// Of a head.
     pub(super) fn of(headers: &HeaderMap) -> Held {
-        headers
-            .keys()
-            .fold(Held(0), |held, name| held.or(Held::one(name.as_str())))
+        headers.keys().fold(Held::NOTHING, |held, name| {
+            held.or(Held::one(name.as_str()))
+        })
     }
 
     pub(super) const fn or(self, other: Held) -> Held {
@@ -59,11 +67,21 @@ impl Held {
     }
 }
 
-/// The first line of a field that is rarely there, or not one of the usual ones.
+/// The first line of a field that is rarely there, or stands among the first.
+#[inline]
 pub(super) fn first<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a HeaderValue> {
-    holds_any(headers, std::slice::from_ref(name))
-        .then(|| headers.get(name))
-        .flatten()
+    if !holds(headers, name) {
+        return None;
+    }
+    let mut lines = headers.iter();
+    lines.find(|(held, _)| *held == name).map(|(_, line)| line)
+}
+
+/// Whether a field that is there has more than one line.
+#[inline]
+pub(super) fn repeats(headers: &HeaderMap, name: &HeaderName) -> bool {
+    // Most heads repeat no name at all.
+    headers.len() > headers.keys_len() && headers.get_all(name).iter().nth(1).is_some()
 }
 
 /// A copy: a value that was read from a socket is a part of what its head came in, hyper's 8 KiB or a whole
@@ -74,13 +92,13 @@ pub(super) fn of_its_own(value: &HeaderValue) -> HeaderValue {
 
 /// Whether a token stands in a list header (RFC 9110, 5.6.1), in any of its lines and in any case.
 pub(super) fn lists(headers: &HeaderMap, name: &HeaderName, token: &[u8]) -> bool {
-    holds_any(headers, std::slice::from_ref(name))
-        && members(headers, name).any(|item| item.eq_ignore_ascii_case(token))
+    holds(headers, name) && members(headers, name).any(|item| item.eq_ignore_ascii_case(token))
 }
 
-/// Whether any of these is there.
-pub(super) fn holds_any(headers: &HeaderMap, names: &[HeaderName]) -> bool {
-    headers.keys().any(|name| names.contains(name))
+/// Whether a field is there.
+#[inline]
+pub(super) fn holds(headers: &HeaderMap, name: &HeaderName) -> bool {
+    headers.keys().any(|held| held == name)
 }
 
 /// Removes whichever of these are there.

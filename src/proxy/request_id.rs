@@ -5,6 +5,7 @@
 //! ours); one without gets ours.
 
 use super::headers::{first, of_its_own};
+use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Request, Response};
 use pin_project_lite::pin_project;
 use std::future::Future;
@@ -12,6 +13,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use tower::{Layer, Service};
 use uuid::Uuid;
+use uuid::fmt::Hyphenated;
 
 /// `x-request-id`.
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -83,8 +85,10 @@ fn acceptable(id: &HeaderValue) -> bool {
 }
 
 fn fresh() -> Option<HeaderValue> {
-    let mut text = Uuid::encode_buffer();
-    HeaderValue::from_str(Uuid::now_v7().hyphenated().encode_lower(&mut text)).ok()
+    let mut text = [0; Hyphenated::LENGTH];
+    Uuid::now_v7().hyphenated().encode_lower(&mut text);
+    // One piece of memory for text and count: it is shared at once.
+    HeaderValue::from_maybe_shared(Bytes::from_owner(text)).ok()
 }
 
 // === impl ResponseFuture ===

@@ -79,7 +79,8 @@ impl Ticket {
             method: request.method().clone(),
             path: request.uri().path().into(),
             version: request.version(),
-            request_id: first(headers, &REQUEST_ID).cloned(),
+            // The layer above has put it there.
+            request_id: headers.get(&REQUEST_ID).cloned(),
             trace_id: trace_id(headers),
             inflow: Rc::new(InflowSeen {
                 model: RefCell::new(asked_model),
