@@ -3,7 +3,7 @@
 //! refused here, so that the router and the client never have to guess.
 
 use super::error::{ProxyError, Stage};
-use super::headers::{first, repeats};
+use super::headers::{holds, repeats, usual};
 use crate::net::members;
 use http::header::{CONTENT_LENGTH, EXPECT, HOST, TRANSFER_ENCODING};
 use http::uri::{Authority, Scheme};
@@ -32,35 +32,49 @@ pub(super) fn check<B>(request: &Request<B>) -> Result<(), ProxyError> {
 /// length that is one number, however often it stands there. hyper looks at the length only where it
 /// reads a body by it, and takes a coding that it does not know for one that ends with the connection.
 pub(super) fn is_clear(headers: &HeaderMap) -> bool {
-    has_clear_coding(headers) && has_one_length(headers)
+    let (mut is_coded, mut length) = (false, None);
+    headers.iter().all(|(name, line)| {
+        if *name == TRANSFER_ENCODING {
+            !std::mem::replace(&mut is_coded, true) && is_chunked(line)
+        } else if *name == CONTENT_LENGTH {
+            let mut members = line.as_bytes().split(|b| *b == b',');
+            members.all(|member| is_length(member.trim_ascii(), &mut length))
+        } else {
+            true
+        }
+    })
+}
+
+/// RFC 9110, 8.6: the same number several times is that number.
+fn is_length<'a>(member: &'a [u8], length: &mut Option<&'a [u8]>) -> bool {
+    match length {
+        Some(length) => member == *length,
+        None => {
+            *length = Some(member);
+            !member.is_empty() && member.iter().all(u8::is_ascii_digit)
+        }
+    }
+}
+
+fn is_chunked(line: &HeaderValue) -> bool {
+    line.as_bytes().eq_ignore_ascii_case(b"chunked")
 }
 
 /// Whether a message has no transfer coding, or `chunked` alone and once (RFC 9112, 6.1). Only that is
 /// taken off and put on again by a hop; of any other coding the next one would have to be told.
 fn has_clear_coding(headers: &HeaderMap) -> bool {
-    first(headers, &TRANSFER_ENCODING).is_none_or(|line| {
-        line.as_bytes().eq_ignore_ascii_case(b"chunked") && !repeats(headers, &TRANSFER_ENCODING)
-    })
-}
-
-/// RFC 9110, 8.6: the same number several times is that number.
-fn has_one_length(headers: &HeaderMap) -> bool {
-    let Some(line) = first(headers, &CONTENT_LENGTH) else {
-        return true;
-    };
-    let is_number = |text: &[u8]| !text.is_empty() && text.iter().all(u8::is_ascii_digit);
-    if is_number(line.as_bytes()) && !repeats(headers, &CONTENT_LENGTH) {
+    if !holds(headers, &TRANSFER_ENCODING) {
         return true;
     }
-    let mut members = members(headers, &CONTENT_LENGTH);
-    let one = members.next().unwrap_or_default();
-    is_number(one) && members.all(|other| other == one)
+    let mut lines = headers.get_all(TRANSFER_ENCODING).iter();
+    let clear = lines.next().is_none_or(is_chunked);
+    clear && lines.next().is_none()
 }
 
 /// Writes a length that stands there several times once, as not everybody reads a list. Whether it
 /// had to.
 pub(super) fn say_length_once(headers: &mut HeaderMap) -> bool {
-    let Some(line) = first(headers, &CONTENT_LENGTH) else {
+    let Some(line) = usual(headers, &CONTENT_LENGTH) else {
         return false;
     };
     if !line.as_bytes().contains(&b',') && !repeats(headers, &CONTENT_LENGTH) {
@@ -102,7 +116,7 @@ fn target<B>(request: &Request<B>) -> Result<(), ProxyError> {
 fn host<B>(request: &Request<B>) -> Result<(), ProxyError> {
     let headers = request.headers();
     let authority = request.uri().authority();
-    let wrong = match first(headers, &HOST) {
+    let wrong = match usual(headers, &HOST) {
         Some(_) if repeats(headers, &HOST) => "the request has more than one Host header: send one",
         None if request.version() == Version::HTTP_11 => {
             "the request has no Host header, which HTTP/1.1 requires: send the name or address that kvgauge is reached by"
@@ -158,9 +172,12 @@ const fn letters_digits_and(others: &[u8]) -> [bool; 256] {
 
 /// Digits that make a port, or none (RFC 3986, 3.2.3).
 fn is_port(text: &[u8]) -> bool {
-    let digits = text.iter().all(u8::is_ascii_digit);
-    let number = || str::from_utf8(text).is_ok_and(|port| port.parse::<u16>().is_ok());
-    digits && (text.is_empty() || number())
+    text.iter()
+        .try_fold(0_u16, |port, byte| {
+            let digit = byte.is_ascii_digit().then_some(byte & 0xF)?;
+            port.checked_mul(10)?.checked_add(u16::from(digit))
+        })
+        .is_some()
 }
 
 /// Without a port it is the scheme's (RFC 9110, 4.2).
@@ -231,6 +248,7 @@ mod tests {
             "u@k",
             "u:p@k",
             "k:x",
+            "k:+80",
             "k:65536",
             "[::1]:99999",
             "k:80:80",

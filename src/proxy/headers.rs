@@ -17,17 +17,13 @@ macro_rules! held {
                 pub(super) const $bit: Held = Held(1 << $at);
             )*
 
-            /// A bit for each of their lengths: most other names differ from all of them in that.
-            const LENGTHS: u64 = 0 $(| 1 << $name.len())*;
-
-            fn one(name: &str) -> Held {
-                if Held::LENGTHS >> name.len().min(63) & 1 == 0 {
-                    return Held::NOTHING;
-                }
-                match name {
-                    $($name => Held::$bit,)*
-                    _ => Held::NOTHING,
-                }
+            fn one(name: &HeaderName) -> Held {
+                $(
+                    if *name == const { HeaderName::from_static($name) } {
+                        return Held::$bit;
+                    }
+                )*
+                Held::NOTHING
             }
         }
     };
@@ -52,9 +48,9 @@ impl Held {
 
     /// Of a head.
     pub(super) fn of(headers: &HeaderMap) -> Held {
-        headers.keys().fold(Held::NOTHING, |held, name| {
-            held.or(Held::one(name.as_str()))
-        })
+        headers
+            .keys()
+            .fold(Held::NOTHING, |held, name| held.or(Held::one(name)))
     }
 
     pub(super) const fn or(self, other: Held) -> Held {
@@ -67,12 +63,15 @@ impl Held {
     }
 }
 
-/// The first line of a field that is rarely there, or stands among the first.
+/// The first line of a field that is rarely there.
 #[inline]
 pub(super) fn first<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a HeaderValue> {
-    if !holds(headers, name) {
-        return None;
-    }
+    holds(headers, name).then(|| headers.get(name)).flatten()
+}
+
+/// The first line of a field that is usually there, and not far behind.
+#[inline]
+pub(super) fn usual<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a HeaderValue> {
     let mut lines = headers.iter();
     lines.find(|(held, _)| *held == name).map(|(_, line)| line)
 }

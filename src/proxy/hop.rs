@@ -7,7 +7,7 @@
 use super::client::Client;
 use super::error::ProxyError;
 use super::framing;
-use super::headers::{Held, first, lists, remove_all};
+use super::headers::{Held, lists, remove_all, usual};
 use super::request_id::REQUEST_ID;
 use super::trailer;
 use super::upgrade::{Offer, Switch};
@@ -141,7 +141,7 @@ impl HopLayer {
             // Said outright, as without it hyper takes a GET or HEAD to have no body.
             headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
         }
-        let host = match (authority, first(headers, &HOST)) {
+        let host = match (authority, usual(headers, &HOST)) {
             (None, Some(host)) => host.clone(),
             (authority, _) => {
                 let host = authority.unwrap_or_else(|| self.upstream_host.clone());

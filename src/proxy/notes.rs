@@ -53,6 +53,7 @@ pub(super) struct Answer {
 
 /// Blank notes, for the requests to come.
 #[derive(Default)]
+#[allow(clippy::vec_box, reason = "each goes in and out as it is, unmoved")]
 pub(super) struct SpareNotes(RefCell<Vec<Box<Notes>>>);
 
 // === impl Notes ===
