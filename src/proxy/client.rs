@@ -86,7 +86,7 @@ pub struct Client {
     /// Whether an answer that broke off waits until what came before has left.
     breaking_off: Cell<BreakingOff>,
     /// A request whose answer is whole, but has not all been handed to the kernel.
-    leaving: RefCell<Option<Box<Ticket>>>,
+    leaving: RefCell<Option<Ticket>>,
     /// The kernel has taken something since it last took nothing more.
     some_left: Cell<bool>,
     /// Since when the kernel has taken nothing more: the peer does not read.
@@ -353,7 +353,7 @@ impl Client {
 
     /// hyper has been given the last of an answer: its request ends when all of it has been handed to
     /// the kernel, or with the connection.
-    pub(super) fn answer_is_whole(&self, ticket: Box<Ticket>) {
+    pub(super) fn answer_is_whole(&self, ticket: Ticket) {
         self.leaving.replace(Some(ticket));
     }
 

@@ -5,7 +5,7 @@
 
 use super::error::{BodyError, ProxyError, Retry, Stage, Who};
 use super::worker::Worker;
-use crate::config::written;
+use crate::config::{Timeouts, written};
 use http::{Request, Response};
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
@@ -34,11 +34,15 @@ pub struct Deadline<S> {
 #[derive(Default)]
 struct Timer(Option<Pin<Box<Sleep>>>);
 
-#[derive(Clone, Copy)]
+/// The clocks of one exchange, where any is on.
 struct Clocks {
     head: Option<Duration>,
     whole: Option<Whole>,
     silence: Option<Duration>,
+    upload: Option<Rc<Cell<Upload>>>,
+    /// Since when nothing has come of the answer's body.
+    silent_since: Option<Instant>,
+    timer: Timer,
 }
 
 /// When the whole exchange is to be over.
@@ -64,9 +68,8 @@ pin_project! {
     pub struct ResponseFuture<F> {
         #[pin]
         inner: F,
-        clocks: Clocks,
-        upload: Option<Rc<Cell<Upload>>>,
-        timer: Timer,
+        // Boxed, so that an exchange without clocks, as most are, need not carry their room.
+        clocks: Option<Box<Clocks>>,
     }
 }
 
@@ -84,9 +87,7 @@ pin_project! {
     pub struct Timed<B> {
         #[pin]
         inner: B,
-        clocks: Clocks,
-        last: Option<Instant>,
-        timer: Timer,
+        clocks: Option<Box<Clocks>>,
     }
 }
 
@@ -119,32 +120,12 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let limits = &self.worker.settings.timeouts;
-        let upload =
-            (limits.response_head.is_some() || limits.stream_silence.is_some()).then(|| {
-                let now = Instant::now();
-                Rc::new(Cell::new(if request.body().is_end_stream() {
-                    Upload::Whole(now)
-                } else {
-                    Upload::Flows(now)
-                }))
-            });
-        let request = request.map(|inner| Heard {
-            inner,
-            upload: upload.clone(),
-        });
+        let clocks = Clocks::begin(&self.worker.settings.timeouts, request.body());
+        let upload = clocks.as_ref().and_then(|clocks| clocks.upload.clone());
+        let request = request.map(|inner| Heard { inner, upload });
         ResponseFuture {
-            clocks: Clocks {
-                head: limits.response_head,
-                whole: limits.request.map(|limit| Whole {
-                    at: Instant::now() + limit,
-                    limit,
-                }),
-                silence: limits.stream_silence,
-            },
             inner: self.inner.call(request),
-            upload,
-            timer: Timer::default(),
+            clocks,
         }
     }
 }
@@ -160,25 +141,22 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
         if let Poll::Ready(result) = this.inner.poll(cx) {
-            return Poll::Ready(result.map(|response| {
-                response.map(|inner| Timed {
-                    inner,
-                    clocks: *this.clocks,
-                    last: None,
-                    timer: Timer::default(),
-                })
-            }));
+            let mut clocks = this.clocks.take();
+            if let Some(clocks) = &mut clocks {
+                clocks.timer = Timer::default();
+            }
+            return Poll::Ready(
+                result.map(|response| response.map(|inner| Timed { inner, clocks })),
+            );
         }
-        if this.clocks.are_off() {
+        let Some(clocks) = this.clocks else {
             return Poll::Pending;
-        }
+        };
         loop {
-            let upload = this.upload.as_ref().map(|upload| upload.get());
-            let now = Instant::now();
-            let Some((at, next)) = this.clocks.before_head(upload, now) else {
+            let Some((at, next)) = clocks.before_head(Instant::now()) else {
                 return Poll::Pending;
             };
-            ready!(this.timer.poll_at(at, cx));
+            ready!(clocks.timer.poll_at(at, cx));
             if let Next::Over(limit, error) = next {
                 return Poll::Ready(Err(error(limit)));
             }
@@ -197,16 +175,41 @@ enum Next {
 }
 
 impl Clocks {
-    fn are_off(&self) -> bool {
-        self.head.is_none() && self.whole.is_none() && self.silence.is_none()
+    /// Of an exchange that begins, where a limit is set.
+    fn begin<B: Body>(limits: &Timeouts, body: &B) -> Option<Box<Clocks>> {
+        let (head, silence) = (limits.response_head, limits.stream_silence);
+        let by_piece = head.is_some() || silence.is_some();
+        if !by_piece && limits.request.is_none() {
+            return None;
+        }
+        let now = Instant::now();
+        let upload = by_piece.then(|| {
+            Rc::new(Cell::new(if body.is_end_stream() {
+                Upload::Whole(now)
+            } else {
+                Upload::Flows(now)
+            }))
+        });
+        let whole = limits.request.map(|limit| Whole {
+            at: now + limit,
+            limit,
+        });
+        Some(Box::new(Clocks {
+            head,
+            whole,
+            silence,
+            upload,
+            silent_since: None,
+            timer: Timer::default(),
+        }))
     }
 
-    fn before_head(&self, upload: Option<Upload>, now: Instant) -> Option<(Instant, Next)> {
+    fn before_head(&self, now: Instant) -> Option<(Instant, Next)> {
         let look = |limit: Option<Duration>| limit.map(|limit| (now + limit, Next::Look));
         let over = |limit: Option<Duration>, since, error| {
             limit.map(|limit| (since + limit, Next::Over(limit, error)))
         };
-        let (limit, look) = match upload {
+        let (limit, look) = match self.upload.as_ref().map(|upload| upload.get()) {
             None => (None, None),
             Some(Upload::Whole(since)) => (over(self.head, since, no_head), None),
             // A router that takes nothing does not answer either.
@@ -309,29 +312,27 @@ impl<B: Body<Error = BodyError>> Body for Timed<B> {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<B::Data>, BodyError>>> {
         let this = self.project();
-        if this
-            .clocks
-            .whole
-            .is_some_and(|whole| Instant::now() >= whole.at)
-        {
+        let Some(clocks) = this.clocks else {
+            return this.inner.poll_frame(cx);
+        };
+        if clocks.whole.is_some_and(|whole| Instant::now() >= whole.at) {
             return Poll::Ready(Some(Err(BodyError::Deadline)));
         }
         if let Poll::Ready(frame) = this.inner.poll_frame(cx) {
-            *this.last = None;
+            clocks.silent_since = None;
             return Poll::Ready(frame);
         }
         // The time since the last piece counts from the first moment there was nothing.
-        let silence = this
-            .clocks
+        let silence = clocks
             .silence
-            .map(|limit| *this.last.get_or_insert_with(Instant::now) + limit);
-        let (at, error) = match (silence, this.clocks.whole) {
+            .map(|limit| *clocks.silent_since.get_or_insert_with(Instant::now) + limit);
+        let (at, error) = match (silence, clocks.whole) {
             (Some(silence), Some(whole)) if whole.at < silence => (whole.at, BodyError::Deadline),
             (Some(silence), _) => (silence, BodyError::Silence),
             (None, Some(whole)) => (whole.at, BodyError::Deadline),
             (None, None) => return Poll::Pending,
         };
-        match this.timer.poll_at(at, cx) {
+        match clocks.timer.poll_at(at, cx) {
             Poll::Ready(()) => Poll::Ready(Some(Err(error))),
             Poll::Pending => Poll::Pending,
         }

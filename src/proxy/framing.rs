@@ -3,7 +3,7 @@
 //! refused here, so that the router and the client never have to guess.
 
 use super::error::{ProxyError, Stage};
-use super::headers::{Held, holds_any};
+use super::headers::{holds, repeats, usual};
 use crate::net::members;
 use http::header::{CONTENT_LENGTH, EXPECT, HOST, TRANSFER_ENCODING};
 use http::uri::{Authority, Scheme};
@@ -17,12 +17,13 @@ use http::{HeaderMap, HeaderValue, Method, Request, Version};
 pub(super) fn check<B>(request: &Request<B>) -> Result<(), ProxyError> {
     target(request)?;
     host(request)?;
-    let held = Held::of(request.headers());
-    if held.any(Held::TRANSFER_ENCODING) {
-        coding(request.headers())?;
-    }
-    if held.any(Held::EXPECT) {
-        expectation(request.headers())?;
+    let headers = request.headers();
+    if headers
+        .keys()
+        .any(|name| *name == TRANSFER_ENCODING || *name == EXPECT)
+    {
+        coding(headers)?;
+        expectation(headers)?;
     }
     Ok(())
 }
@@ -31,43 +32,52 @@ pub(super) fn check<B>(request: &Request<B>) -> Result<(), ProxyError> {
 /// length that is one number, however often it stands there. hyper looks at the length only where it
 /// reads a body by it, and takes a coding that it does not know for one that ends with the connection.
 pub(super) fn is_clear(headers: &HeaderMap) -> bool {
-    has_clear_coding(headers) && has_one_length(headers)
+    let (mut is_coded, mut length) = (false, None);
+    headers.iter().all(|(name, line)| {
+        if *name == TRANSFER_ENCODING {
+            !std::mem::replace(&mut is_coded, true) && is_chunked(line)
+        } else if *name == CONTENT_LENGTH {
+            let mut members = line.as_bytes().split(|b| *b == b',');
+            members.all(|member| is_length(member.trim_ascii(), &mut length))
+        } else {
+            true
+        }
+    })
+}
+
+/// RFC 9110, 8.6: the same number several times is that number.
+fn is_length<'a>(member: &'a [u8], length: &mut Option<&'a [u8]>) -> bool {
+    match length {
+        Some(length) => member == *length,
+        None => {
+            *length = Some(member);
+            !member.is_empty() && member.iter().all(u8::is_ascii_digit)
+        }
+    }
+}
+
+fn is_chunked(line: &HeaderValue) -> bool {
+    line.as_bytes().eq_ignore_ascii_case(b"chunked")
 }
 
 /// Whether a message has no transfer coding, or `chunked` alone and once (RFC 9112, 6.1). Only that is
 /// taken off and put on again by a hop; of any other coding the next one would have to be told.
 fn has_clear_coding(headers: &HeaderMap) -> bool {
-    if !holds_any(headers, &[TRANSFER_ENCODING]) {
+    if !holds(headers, &TRANSFER_ENCODING) {
         return true;
     }
     let mut lines = headers.get_all(TRANSFER_ENCODING).iter();
-    let clear = lines
-        .next()
-        .is_none_or(|line| line.as_bytes().eq_ignore_ascii_case(b"chunked"));
+    let clear = lines.next().is_none_or(is_chunked);
     clear && lines.next().is_none()
-}
-
-/// RFC 9110, 8.6: the same number several times is that number.
-fn has_one_length(headers: &HeaderMap) -> bool {
-    let mut members = headers
-        .iter()
-        .filter(|(name, _)| **name == CONTENT_LENGTH)
-        .flat_map(|(_, line)| line.as_bytes().split(|b| *b == b','))
-        .map(<[u8]>::trim_ascii);
-    let Some(first) = members.next() else {
-        return true;
-    };
-    !first.is_empty() && first.iter().all(u8::is_ascii_digit) && members.all(|one| one == first)
 }
 
 /// Writes a length that stands there several times once, as not everybody reads a list. Whether it
 /// had to.
 pub(super) fn say_length_once(headers: &mut HeaderMap) -> bool {
-    let mut lines = headers.get_all(CONTENT_LENGTH).iter();
-    let Some(line) = lines.next() else {
+    let Some(line) = usual(headers, &CONTENT_LENGTH) else {
         return false;
     };
-    if lines.next().is_none() && !line.as_bytes().contains(&b',') {
+    if !line.as_bytes().contains(&b',') && !repeats(headers, &CONTENT_LENGTH) {
         return false;
     }
     let first = line.as_bytes().split(|b| *b == b',').next();
@@ -104,19 +114,17 @@ fn target<B>(request: &Request<B>) -> Result<(), ProxyError> {
 /// RFC 9112, 3.2: exactly one `Host` in HTTP/1.1; none is well in HTTP/1.0. One that contradicts the
 /// authority of an absolute-form target is refused, as two servers could take it for two requests.
 fn host<B>(request: &Request<B>) -> Result<(), ProxyError> {
-    let mut hosts = request.headers().get_all(HOST).iter();
+    let headers = request.headers();
     let authority = request.uri().authority();
-    let wrong = match (hosts.next(), hosts.next()) {
-        (Some(_), Some(_)) => "the request has more than one Host header: send one",
-        (None, _) if request.version() == Version::HTTP_11 => {
+    let wrong = match usual(headers, &HOST) {
+        Some(_) if repeats(headers, &HOST) => "the request has more than one Host header: send one",
+        None if request.version() == Version::HTTP_11 => {
             "the request has no Host header, which HTTP/1.1 requires: send the name or address that kvgauge is reached by"
         }
-        (Some(host), None) if !is_host(host.as_bytes()) => {
+        Some(host) if !is_host(host.as_bytes()) => {
             "the request's Host header is not a host with an optional port: send the name or address that kvgauge is reached by"
         }
-        (Some(host), None)
-            if !authority.is_none_or(|a| same_host(a, request.uri().scheme(), host)) =>
-        {
+        Some(host) if !authority.is_none_or(|a| same_host(a, request.uri().scheme(), host)) => {
             "the request's target and its Host header name different hosts: send one of them, or the same in both"
         }
         _ => return Ok(()),
@@ -134,28 +142,42 @@ fn is_host(text: &[u8]) -> bool {
     let address = host
         .strip_prefix(b"[")
         .and_then(|rest| rest.strip_suffix(b"]"));
-    let host = match address {
-        Some(address) => {
-            !address.is_empty()
-                && address
-                    .iter()
-                    .all(|b| b.is_ascii_alphanumeric() || b":._~-".contains(b))
-        }
-        None => {
-            !host.is_empty()
-                && host
-                    .iter()
-                    .all(|b| b.is_ascii_alphanumeric() || b"-._~%!$&'()*+;=".contains(b))
-        }
+    let (text, of) = match address {
+        Some(address) => (address, &OF_ADDRESS),
+        None => (host, &OF_NAME),
     };
-    host && is_port(port)
+    !text.is_empty() && text.iter().all(|b| of[usize::from(*b)]) && is_port(port)
+}
+
+/// The bytes of an address in brackets.
+const OF_ADDRESS: [bool; 256] = letters_digits_and(b":._~-");
+
+/// The bytes of a name, or of an address of the older version.
+const OF_NAME: [bool; 256] = letters_digits_and(b"-._~%!$&'()*+;=");
+
+const fn letters_digits_and(others: &[u8]) -> [bool; 256] {
+    let mut bytes = [false; 256];
+    let mut byte = 0_u8;
+    while byte < 128 {
+        bytes[byte as usize] = byte.is_ascii_alphanumeric();
+        byte += 1;
+    }
+    let mut at = 0;
+    while at < others.len() {
+        bytes[others[at] as usize] = true;
+        at += 1;
+    }
+    bytes
 }
 
 /// Digits that make a port, or none (RFC 3986, 3.2.3).
 fn is_port(text: &[u8]) -> bool {
-    let digits = text.iter().all(u8::is_ascii_digit);
-    let number = || str::from_utf8(text).is_ok_and(|port| port.parse::<u16>().is_ok());
-    digits && (text.is_empty() || number())
+    text.iter()
+        .try_fold(0_u16, |port, byte| {
+            let digit = byte.is_ascii_digit().then_some(byte & 0xF)?;
+            port.checked_mul(10)?.checked_add(u16::from(digit))
+        })
+        .is_some()
 }
 
 /// Without a port it is the scheme's (RFC 9110, 4.2).
@@ -226,6 +248,7 @@ mod tests {
             "u@k",
             "u:p@k",
             "k:x",
+            "k:+80",
             "k:65536",
             "[::1]:99999",
             "k:80:80",

@@ -17,11 +17,13 @@ macro_rules! held {
                 pub(super) const $bit: Held = Held(1 << $at);
             )*
 
-            fn one(name: &str) -> Held {
-                match name {
-                    $($name => Held::$bit,)*
-                    _ => Held(0),
-                }
+            fn one(name: &HeaderName) -> Held {
+                $(
+                    if *name == const { HeaderName::from_static($name) } {
+                        return Held::$bit;
+                    }
+                )*
+                Held::NOTHING
             }
         }
     };
@@ -42,11 +44,13 @@ held! {
 }
 
 impl Held {
+    pub(super) const NOTHING: Held = Held(0);
+
     /// Of a head.
     pub(super) fn of(headers: &HeaderMap) -> Held {
         headers
             .keys()
-            .fold(Held(0), |held, name| held.or(Held::one(name.as_str())))
+            .fold(Held::NOTHING, |held, name| held.or(Held::one(name)))
     }
 
     pub(super) const fn or(self, other: Held) -> Held {
@@ -59,11 +63,24 @@ impl Held {
     }
 }
 
-/// The first line of a field that is rarely there, or not one of the usual ones.
+/// The first line of a field that is rarely there.
+#[inline]
 pub(super) fn first<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a HeaderValue> {
-    holds_any(headers, std::slice::from_ref(name))
-        .then(|| headers.get(name))
-        .flatten()
+    holds(headers, name).then(|| headers.get(name)).flatten()
+}
+
+/// The first line of a field that is usually there, and not far behind.
+#[inline]
+pub(super) fn usual<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a HeaderValue> {
+    let mut lines = headers.iter();
+    lines.find(|(held, _)| *held == name).map(|(_, line)| line)
+}
+
+/// Whether a field that is there has more than one line.
+#[inline]
+pub(super) fn repeats(headers: &HeaderMap, name: &HeaderName) -> bool {
+    // Most heads repeat no name at all.
+    headers.len() > headers.keys_len() && headers.get_all(name).iter().nth(1).is_some()
 }
 
 /// A copy: a value that was read from a socket is a part of what its head came in, hyper's 8 KiB or a whole
@@ -74,13 +91,13 @@ pub(super) fn of_its_own(value: &HeaderValue) -> HeaderValue {
 
 /// Whether a token stands in a list header (RFC 9110, 5.6.1), in any of its lines and in any case.
 pub(super) fn lists(headers: &HeaderMap, name: &HeaderName, token: &[u8]) -> bool {
-    holds_any(headers, std::slice::from_ref(name))
-        && members(headers, name).any(|item| item.eq_ignore_ascii_case(token))
+    holds(headers, name) && members(headers, name).any(|item| item.eq_ignore_ascii_case(token))
 }
 
-/// Whether any of these is there.
-pub(super) fn holds_any(headers: &HeaderMap, names: &[HeaderName]) -> bool {
-    headers.keys().any(|name| names.contains(name))
+/// Whether a field is there.
+#[inline]
+pub(super) fn holds(headers: &HeaderMap, name: &HeaderName) -> bool {
+    headers.keys().any(|held| held == name)
 }
 
 /// Removes whichever of these are there.

@@ -7,7 +7,7 @@
 use super::client::Client;
 use super::error::ProxyError;
 use super::framing;
-use super::headers::{Held, first, lists, remove_all};
+use super::headers::{Held, lists, remove_all, usual};
 use super::request_id::REQUEST_ID;
 use super::trailer;
 use super::upgrade::{Offer, Switch};
@@ -141,7 +141,7 @@ impl HopLayer {
             // Said outright, as without it hyper takes a GET or HEAD to have no body.
             headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
         }
-        let host = match (authority, first(headers, &HOST)) {
+        let host = match (authority, usual(headers, &HOST)) {
             (None, Some(host)) => host.clone(),
             (authority, _) => {
                 let host = authority.unwrap_or_else(|| self.upstream_host.clone());
@@ -149,15 +149,24 @@ impl HopLayer {
                 host
             }
         };
-        self.forward(headers, held, host);
+        let said = match held.any(HELD_FORWARDED) {
+            true => self.believed(headers),
+            false => Held::NOTHING,
+        };
+        self.forward(headers, said, host);
     }
 
-    fn forward(&self, headers: &mut HeaderMap, held: Held, host: HeaderValue) {
-        if held.any(HELD_FORWARDED) && !self.client.trusted {
+    /// What is left of what others say of the client.
+    fn believed(&self, headers: &mut HeaderMap) -> Held {
+        if !self.client.trusted {
             remove_all(headers, &[FORWARDED_FOR, FORWARDED_PROTO, FORWARDED_HOST]);
         }
+        Held::of(headers)
+    }
+
+    fn forward(&self, headers: &mut HeaderMap, said: Held, host: HeaderValue) {
         if let Some(addr) = &self.forwarded_for {
-            let before = held.any(Held::FORWARDED_FOR);
+            let before = said.any(Held::FORWARDED_FOR);
             let chain = match before.then(|| joined(headers, &FORWARDED_FOR)).flatten() {
                 Some(mut chain) => {
                     chain.extend_from_slice(b", ");
@@ -168,10 +177,12 @@ impl HopLayer {
             };
             headers.insert(FORWARDED_FOR, chain);
         }
-        headers
-            .entry(FORWARDED_PROTO)
-            .or_insert(HeaderValue::from_static("http"));
-        headers.entry(FORWARDED_HOST).or_insert(host);
+        if !said.any(Held::FORWARDED_PROTO) {
+            headers.insert(FORWARDED_PROTO, HeaderValue::from_static("http"));
+        }
+        if !said.any(Held::FORWARDED_HOST) {
+            headers.insert(FORWARDED_HOST, host);
+        }
     }
 }
 

@@ -14,6 +14,7 @@ mod guard;
 mod headers;
 mod hop;
 mod io;
+mod notes;
 mod own_wakes;
 mod record;
 mod request_id;

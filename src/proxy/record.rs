@@ -4,12 +4,13 @@
 
 use super::client::Client;
 use super::error::{BodyError, BoxError};
-use super::ticket::{InflowSeen, Ticket};
+use super::notes::InflowSeen;
+use super::ticket::Ticket;
 use super::tunnel::{Handover, Opening};
 use super::worker::Worker;
 use crate::net::{Switched, caused_by};
 use bytes::Bytes;
-use http::{Method, Request, Response, StatusCode};
+use http::{Request, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 use std::convert::Infallible;
@@ -41,7 +42,7 @@ pin_project! {
     pub struct ResponseFuture<F> {
         #[pin]
         inner: F,
-        ticket: Option<Box<Ticket>>,
+        ticket: Option<Ticket>,
         handover: Handover,
     }
 }
@@ -61,7 +62,7 @@ pin_project! {
     pub struct Outflow<B> {
         #[pin]
         inner: B,
-        ticket: Option<Box<Ticket>>,
+        ticket: Option<Ticket>,
     }
 }
 
@@ -112,7 +113,7 @@ where
             Rc::clone(&self.layer.client),
             &request,
         );
-        let seen = Rc::clone(&ticket.inflow);
+        let seen = ticket.inflow();
         let client = Rc::clone(&self.layer.client);
         let request = request.map(|inner| Inflow {
             inner,
@@ -152,8 +153,8 @@ where
             ticket.answered(&mut response);
         }
         // Nobody will poll a body that is empty, or that an answer to HEAD must not have.
-        if let Some(ticket) = ticket
-            .take_if(|ticket| response.body().is_end_stream() || ticket.method == Method::HEAD)
+        if let Some(ticket) =
+            ticket.take_if(|ticket| response.body().is_end_stream() || ticket.is_for_a_head())
         {
             ticket.completed();
         }

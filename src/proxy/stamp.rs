@@ -5,7 +5,7 @@
 //! its response speaks CORS, the names join `Access-Control-Expose-Headers`, unless that is `*` without
 //! credentials, so that a page's script can read them. Without an `Origin` nothing of CORS is touched.
 
-use super::headers::{holds_any, lists, remove_all};
+use super::headers::{holds, lists};
 use super::trailer;
 use crate::publish::Stamps;
 use http::header::{
@@ -26,8 +26,6 @@ use tower::{Layer, Service};
 pub struct StampNames {
     usage: Option<HeaderName>,
     pools: Option<HeaderName>,
-    /// Both.
-    all: Vec<HeaderName>,
     /// Both, for `Access-Control-Expose-Headers`.
     exposed: Option<HeaderValue>,
 }
@@ -66,26 +64,30 @@ impl StampNames {
     /// The names as set.
     #[must_use]
     pub fn new(usage: Option<HeaderName>, pools: Option<HeaderName>) -> StampNames {
-        let all: Vec<HeaderName> = [&usage, &pools].into_iter().flatten().cloned().collect();
-        let list: Vec<&str> = all.iter().map(HeaderName::as_str).collect();
+        let both = [&usage, &pools].into_iter().flatten();
+        let list: Vec<&str> = both.map(HeaderName::as_str).collect();
         let exposed = (!list.is_empty())
             .then(|| HeaderValue::from_str(&list.join(", ")).ok())
             .flatten();
         StampNames {
             usage,
             pools,
-            all,
             exposed,
         }
     }
 
+    fn has(&self, name: &HeaderName) -> bool {
+        self.usage.as_ref() == Some(name) || self.pools.as_ref() == Some(name)
+    }
+
     fn remove_from(&self, headers: &mut HeaderMap) {
-        let none = |name: &HeaderName| *name != TRAILER && !self.all.contains(name);
-        if headers.keys().all(none) {
+        if !headers.keys().any(|n| *n == TRAILER || self.has(n)) {
             return;
         }
-        remove_all(headers, &self.all);
-        trailer::withhold(headers, |name| self.all.contains(name));
+        for name in [&self.usage, &self.pools].into_iter().flatten() {
+            headers.remove(name);
+        }
+        trailer::withhold(headers, |name| self.has(name));
     }
 }
 
@@ -117,7 +119,7 @@ impl StampLayer {
         }
         if has_origin
             && let Some(exposed) = &names.exposed
-            && holds_any(headers, &[ACCESS_CONTROL_ALLOW_ORIGIN])
+            && holds(headers, &ACCESS_CONTROL_ALLOW_ORIGIN)
             && !exposes_all(headers)
         {
             headers.append(ACCESS_CONTROL_EXPOSE_HEADERS, exposed.clone());
@@ -160,7 +162,7 @@ where
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
         self.layer.names.remove_from(request.headers_mut());
-        let has_origin = holds_any(request.headers(), &[ORIGIN]);
+        let has_origin = holds(request.headers(), &ORIGIN);
         ResponseFuture {
             inner: self.inner.call(request),
             layer: Arc::clone(&self.layer),

@@ -4,59 +4,26 @@
 use super::client::{Asked, Client};
 use super::error::Outcome;
 use super::headers::{first, of_its_own};
+use super::notes::{InflowSeen, Notes};
 use super::request_id::REQUEST_ID;
 use super::respond::Failed;
 use super::usage::{AskedModel, Found, Kind, Reader};
 use super::worker::{Phase, Worker};
-use crate::publish::Stamp;
 use crate::telemetry::log::Record as Line;
 use crate::telemetry::{Finished, method_label, route_label};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version};
 use http_body::Body;
-use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
-
-/// What has been seen of a request's body.
-#[derive(Default)]
-pub(super) struct InflowSeen {
-    pub(super) bytes: Cell<u64>,
-    pub(super) left: Cell<bool>,
-    pub(super) model: RefCell<Option<AskedModel>>,
-}
 
 /// One request, from its head to its last byte. Dropped without an end, it records that.
 pub(super) struct Ticket {
     worker: Rc<Worker>,
     client: Rc<Client>,
-    start: Instant,
-    kv_start: Arc<Stamp>,
-    pub(super) method: Method,
-    path: Box<str>,
-    version: Version,
-    request_id: Option<HeaderValue>,
-    trace_id: Option<[u8; 32]>,
-    pub(super) inflow: Rc<InflowSeen>,
-    answer: Answer,
-    is_tunnel: bool,
-    ended: bool,
-}
-
-/// What is known of the answer.
-struct Answer {
-    status: Option<StatusCode>,
-    failed: Option<Failed>,
-    upstream_id: Option<HeaderValue>,
-    stream: Option<bool>,
-    overhead: Option<Duration>,
-    first_content: Option<Duration>,
-    bytes_out: u64,
-    /// What the kernel had taken on this connection before.
-    sent_before: u64,
-    reader: Reader,
+    /// Until it has ended.
+    notes: Option<Box<Notes>>,
 }
 
 // === impl Ticket ===
@@ -66,53 +33,53 @@ impl Ticket {
         worker: Rc<Worker>,
         client: Rc<Client>,
         request: &Request<B>,
-    ) -> Box<Ticket> {
+    ) -> Ticket {
         let start = Instant::now();
         let headers = request.headers();
         client.request_began(start, !request.body().is_end_stream());
         worker.load.request_started();
         worker.meters.started();
+        let mut notes = worker.spare_notes.take(start);
+        notes.kv_start = Some(worker.stamps.load(start));
+        notes.method = request.method().clone();
+        notes.path.push_str(request.uri().path());
+        notes.version = request.version();
+        // The layer above has put it there.
+        notes.request_id = headers.get(&REQUEST_ID).cloned();
+        notes.trace_id = trace_id(headers);
         let asked_model = AskedModel::for_request(headers, worker.settings.usage_carry_bytes);
-        Box::new(Ticket {
-            start,
-            kv_start: worker.stamps.load(start),
-            method: request.method().clone(),
-            path: request.uri().path().into(),
-            version: request.version(),
-            request_id: first(headers, &REQUEST_ID).cloned(),
-            trace_id: trace_id(headers),
-            inflow: Rc::new(InflowSeen {
-                model: RefCell::new(asked_model),
-                ..InflowSeen::default()
-            }),
-            answer: Answer {
-                status: None,
-                failed: None,
-                upstream_id: None,
-                stream: None,
-                overhead: None,
-                first_content: None,
-                bytes_out: 0,
-                sent_before: 0,
-                reader: Reader::BLIND,
-            },
+        notes.inflow.model.replace(asked_model);
+        Ticket {
             worker,
             client,
-            is_tunnel: false,
-            ended: false,
-        })
+            notes: Some(notes),
+        }
+    }
+
+    /// What is to be told of the request's body.
+    pub(super) fn inflow(&self) -> Rc<InflowSeen> {
+        let inflow = self.notes.as_ref().map(|notes| Rc::clone(&notes.inflow));
+        inflow.unwrap_or_default()
+    }
+
+    pub(super) fn is_for_a_head(&self) -> bool {
+        let notes = self.notes.as_ref();
+        notes.is_some_and(|notes| notes.method == Method::HEAD)
     }
 
     pub(super) fn answered<R>(&mut self, response: &mut Response<R>) {
+        let Some(notes) = &mut self.notes else {
+            return;
+        };
         let now = Instant::now();
         let carry = self.worker.settings.usage_carry_bytes;
         let failed = response.extensions_mut().remove::<Failed>();
         let sent = self.worker.pool.take_answered();
         let headers = response.headers();
-        let answer = &mut self.answer;
+        let answer = &mut notes.answer;
         answer.status = Some(response.status());
         answer.overhead = sent.filter(|_| failed.is_none()).map(|sent| {
-            sent.sent.saturating_duration_since(self.start)
+            sent.sent.saturating_duration_since(notes.start)
                 + now.saturating_duration_since(sent.answered)
         });
         answer.sent_before = self.client.sent();
@@ -124,48 +91,56 @@ impl Ticket {
         answer.stream = Some(kind == Kind::Events);
         answer.reader = Reader::for_response(kind, headers, carry);
         answer.upstream_id = first(headers, &REQUEST_ID)
-            .filter(|id| Some(*id) != self.request_id.as_ref())
+            .filter(|id| Some(*id) != notes.request_id.as_ref())
             .map(of_its_own);
     }
 
     pub(super) fn flowed(&mut self, data: &[u8], is_last: bool) {
-        self.answer.bytes_out += data.len() as u64;
-        let answer = &mut self.answer;
+        let Some(notes) = &mut self.notes else {
+            return;
+        };
+        let answer = &mut notes.answer;
+        answer.bytes_out += data.len() as u64;
         if answer.reader.feed(data, is_last)
             && answer.first_content.is_none()
             && answer.failed.is_none()
         {
-            answer.first_content = Some(self.start.elapsed());
+            answer.first_content = Some(notes.start.elapsed());
         }
     }
 
     /// From here on bytes are the tunnel's, which tells them.
     pub(super) fn opens_tunnel(&mut self) {
-        self.is_tunnel = true;
-        self.answer.stream = None;
-        self.worker.meters.tunnel_began();
+        if let Some(notes) = &mut self.notes {
+            notes.is_tunnel = true;
+            notes.answer.stream = None;
+            self.worker.meters.tunnel_began();
+        }
     }
 
     /// Bytes that the tunnel has carried, from the client and to it.
     pub(super) fn carried(&mut self, inward: u64, outward: u64) {
-        self.inflow.bytes.set(inward);
-        self.answer.bytes_out = outward;
+        if let Some(notes) = &mut self.notes {
+            notes.inflow.bytes.set(inward);
+            notes.answer.bytes_out = outward;
+        }
     }
 
     pub(super) fn start(&self) -> Instant {
-        self.start
+        let start = self.notes.as_ref().map(|notes| notes.start);
+        start.unwrap_or_else(Instant::now)
     }
 
     /// The answer is whole, and hyper has the last of it or is about to: the request ends when the
     /// kernel has it too.
-    pub(super) fn completed(self: Box<Self>) {
+    pub(super) fn completed(self) {
         let client = Rc::clone(&self.client);
         client.answer_is_whole(self);
     }
 
     /// The last byte has been handed to the kernel.
-    pub(super) fn left(mut self: Box<Self>) {
-        match self.answer.failed {
+    pub(super) fn left(mut self) {
+        match self.notes.as_ref().and_then(|notes| notes.answer.failed) {
             Some(failed) => self.end(failed.outcome, Some(failed.code)),
             None => self.end(Outcome::Complete, None),
         }
@@ -185,30 +160,34 @@ impl Ticket {
     }
 
     pub(super) fn end(&mut self, outcome: Outcome, error: Option<&'static str>) {
-        if std::mem::replace(&mut self.ended, true) {
-            return;
+        if let Some(mut notes) = self.notes.take() {
+            self.record(&mut notes, outcome, error);
+            self.worker.spare_notes.give_back(notes);
         }
+    }
+
+    fn record(&self, notes: &mut Notes, outcome: Outcome, error: Option<&'static str>) {
         let now = Instant::now();
-        let duration = now.saturating_duration_since(self.start);
+        let duration = now.saturating_duration_since(notes.start);
         let (worker, client) = (&self.worker, &self.client);
         // What only hyper was given is known to nobody.
-        if client.sent() == self.answer.sent_before {
-            self.answer.status = None;
-            self.answer.first_content = None;
-            self.answer.bytes_out = 0;
+        if client.sent() == notes.answer.sent_before {
+            notes.answer.status = None;
+            notes.answer.first_content = None;
+            notes.answer.bytes_out = 0;
         }
         // A client that left in the middle of its body ends the router's connection too: it came first.
-        let (outcome, error) = if self.inflow.left.get()
+        let (outcome, error) = if notes.inflow.left.get()
             && matches!(outcome, Outcome::UpstreamAborted | Outcome::Rejected)
         {
             (Outcome::ClientGone, Some("client_gone"))
         } else {
             (outcome, error)
         };
-        let reader = std::mem::replace(&mut self.answer.reader, Reader::BLIND);
+        let reader = std::mem::replace(&mut notes.answer.reader, Reader::BLIND);
         let Found { usage, model } = reader.finish();
-        let asked_model = self.inflow.model.take().and_then(AskedModel::finish);
-        let answer = &self.answer;
+        let asked_model = notes.inflow.model.take().and_then(AskedModel::finish);
+        let answer = &notes.answer;
         let stream = answer.stream == Some(true);
         let tpot = time_per_token(
             duration,
@@ -220,12 +199,12 @@ impl Ticket {
         worker.load.request_ended();
         client.request_ended(now);
         worker.meters.finished(&Finished {
-            method: method_label(&self.method),
-            route: route_label(&self.path),
+            method: method_label(&notes.method),
+            route: route_label(&notes.path),
             status: answer.status.map(|s| s.as_u16()),
             outcome: outcome.as_str(),
             duration,
-            is_tunnel: self.is_tunnel,
+            is_tunnel: notes.is_tunnel,
             ttft: answer
                 .first_content
                 .filter(|_| stream && answer.status == Some(StatusCode::OK)),
@@ -233,31 +212,32 @@ impl Ticket {
             overhead: answer.overhead,
             usage,
         });
+        let kv_start = notes.kv_start.as_deref();
         let kv_end = worker.stamps.load(now);
         worker.sink.write(&Line {
-            method: Some(self.method.as_str()),
-            path: Some(&self.path),
+            method: Some(notes.method.as_str()),
+            path: Some(&notes.path),
             status: answer.status.map(|s| s.as_u16()),
-            version: Some(version_text(self.version)),
+            version: Some(version_text(notes.version)),
             client: &client.addr,
             error_type: error,
             request_model: asked_model.as_deref(),
             response_model: model.as_deref(),
             usage,
-            trace_id: self
+            trace_id: notes
                 .trace_id
                 .as_ref()
                 .and_then(|id| str::from_utf8(id).ok()),
-            request_id: text(self.request_id.as_ref()),
+            request_id: text(notes.request_id.as_ref()),
             upstream_request_id: text(answer.upstream_id.as_ref()),
             outcome: outcome.as_str(),
             duration,
             ttft: answer.first_content,
             tpot,
             stream: answer.stream,
-            bytes_in: self.inflow.bytes.get(),
+            bytes_in: notes.inflow.bytes.get(),
             bytes_out: answer.bytes_out,
-            kv_start: &self.kv_start.log_start,
+            kv_start: kv_start.map_or(b"", |stamp| &stamp.log_start),
             kv_end: &kv_end.log_end,
         });
     }
@@ -265,7 +245,9 @@ impl Ticket {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        self.abandoned();
+        if self.notes.is_some() {
+            self.abandoned();
+        }
     }
 }
 

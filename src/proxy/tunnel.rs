@@ -42,7 +42,7 @@ struct Slot {
 
 /// A tunnel whose 101 is on its way to the client.
 pub(super) struct Opening {
-    pub(super) ticket: Box<Ticket>,
+    pub(super) ticket: Ticket,
     pub(super) router: Switched,
 }
 

@@ -5,7 +5,7 @@
 //! look is known to have asked.
 
 use super::client::{Asked, Client};
-use super::headers::holds_any;
+use super::headers::holds;
 use super::tunnel::Handover;
 use super::worker::{Phase, Worker};
 use http::header::{CONNECTION, UPGRADE};
@@ -81,7 +81,7 @@ impl Turns {
     }
 
     fn looks_at<B>(&self, request: &Request<B>) {
-        let may_switch = holds_any(request.headers(), &[UPGRADE]);
+        let may_switch = holds(request.headers(), &UPGRADE);
         self.handover.set_may_come(may_switch);
         if self.leaving() {
             // hyper ends the connection after this request, in the way that the client's version has.

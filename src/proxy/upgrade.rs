@@ -5,7 +5,7 @@
 //! and without a body, since the new protocol begins where the request ends. `h2c` is left out
 //! (RFC 9113, 3.1): requests that pass in such a tunnel would be seen by nobody.
 
-use super::headers::{holds_any, lists};
+use super::headers::{holds, lists};
 use http::header::{CONNECTION, UPGRADE};
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version};
 use http_body::Body;
@@ -29,7 +29,7 @@ impl Offer {
     /// Of a client's request: what is to be passed on, if anything.
     pub(super) fn of_client<B: Body>(request: &Request<B>) -> Option<Offer> {
         let headers = request.headers();
-        if !holds_any(headers, &[UPGRADE])
+        if !holds(headers, &UPGRADE)
             || request.version() != Version::HTTP_11
             || !request.body().is_end_stream()
             || !lists(headers, &CONNECTION, b"upgrade")
@@ -44,8 +44,7 @@ impl Offer {
 
     /// Of a message as it is sent or was received by kvgauge.
     pub(super) fn of(headers: &HeaderMap) -> Option<Offer> {
-        holds_any(headers, &[UPGRADE])
-            .then(|| Offer(headers.get_all(UPGRADE).iter().cloned().collect()))
+        holds(headers, &UPGRADE).then(|| Offer(headers.get_all(UPGRADE).iter().cloned().collect()))
     }
 
     /// Puts it on a message.

@@ -1,6 +1,7 @@
 //! What all connections of one worker share. A worker is one thread, so nothing here is locked.
 
 use super::error::{ProxyError, Stage, Who};
+use super::notes::SpareNotes;
 use super::stack::UpstreamPool;
 use crate::config::Settings;
 use crate::net::{Addresses, Pool, PoolLimits};
@@ -49,6 +50,8 @@ pub struct Worker {
     pub loads: Arc<[Arc<Load>]>,
     /// Connections to the router.
     pub pool: UpstreamPool,
+    /// For the requests to come.
+    pub(super) spare_notes: SpareNotes,
     phase: Cell<Phase>,
     complained: Cell<Option<Instant>>,
 }
@@ -84,6 +87,7 @@ impl Worker {
             sink,
             meters,
             loads,
+            spare_notes: SpareNotes::default(),
             phase: Cell::new(Phase::Serving),
             complained: Cell::new(None),
         }

@@ -305,7 +305,7 @@ fn what_is_recorded_while_a_panic_unwinds_is_recorded_once_and_panics_no_more() 
     // And one that the connection holds, whose answer is whole.
     let unwound = caught(|| {
         let ticket = Ticket::new(Rc::clone(&worker), Rc::clone(&client), &request);
-        Box::new(ticket).completed();
+        ticket.completed();
         let _connection = ConnectionEnds(&client);
         panic!("with an answer in hand");
     });
