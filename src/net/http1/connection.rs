@@ -95,7 +95,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     Parsed::Interim(length) => (length, None),
                     Parsed::Head(length, parts) => (length, Some(parts)),
                 };
-                came.extend_from_slice(bytes.get(used..).unwrap_or_default());
+                let behind = bytes.get(used..).unwrap_or_default();
+                // A whole answer goes to the client at once; a part of one may have to wait for the rest.
+                let is_whole = said.decoder.left() == Some(behind.len() as u64);
+                match parts {
+                    Some(_) if is_whole && !behind.is_empty() => {
+                        *came = scratch::passing(behind);
+                    }
+                    _ => came.extend_from_slice(behind),
+                }
                 Ok(match parts {
                     Some(parts) => Read::Head(parts),
                     None if bytes.is_empty() => Read::End,
