@@ -31,7 +31,32 @@ pub(super) fn check<B>(request: &Request<B>) -> Result<(), ProxyError> {
 /// length that is one number, however often it stands there. hyper looks at the length only where it
 /// reads a body by it, and takes a coding that it does not know for one that ends with the connection.
 pub(super) fn is_clear(headers: &HeaderMap) -> bool {
-    has_clear_coding(headers) && has_one_length(headers)
+    let (mut is_coded, mut length) = (false, None);
+    headers.iter().all(|(name, line)| {
+        if *name == TRANSFER_ENCODING {
+            !std::mem::replace(&mut is_coded, true) && is_chunked(line)
+        } else if *name == CONTENT_LENGTH {
+            let mut members = line.as_bytes().split(|b| *b == b',');
+            members.all(|member| is_length(member.trim_ascii(), &mut length))
+        } else {
+            true
+        }
+    })
+}
+
+/// RFC 9110, 8.6: the same number several times is that number.
+fn is_length<'a>(member: &'a [u8], length: &mut Option<&'a [u8]>) -> bool {
+    match length {
+        Some(length) => member == *length,
+        None => {
+            *length = Some(member);
+            !member.is_empty() && member.iter().all(u8::is_ascii_digit)
+        }
+    }
+}
+
+fn is_chunked(line: &HeaderValue) -> bool {
+    line.as_bytes().eq_ignore_ascii_case(b"chunked")
 }
 
 /// Whether a message has no transfer coding, or `chunked` alone and once (RFC 9112, 6.1). Only that is
@@ -41,23 +66,8 @@ fn has_clear_coding(headers: &HeaderMap) -> bool {
         return true;
     }
     let mut lines = headers.get_all(TRANSFER_ENCODING).iter();
-    let clear = lines
-        .next()
-        .is_none_or(|line| line.as_bytes().eq_ignore_ascii_case(b"chunked"));
+    let clear = lines.next().is_none_or(is_chunked);
     clear && lines.next().is_none()
-}
-
-/// RFC 9110, 8.6: the same number several times is that number.
-fn has_one_length(headers: &HeaderMap) -> bool {
-    let mut members = headers
-        .iter()
-        .filter(|(name, _)| **name == CONTENT_LENGTH)
-        .flat_map(|(_, line)| line.as_bytes().split(|b| *b == b','))
-        .map(<[u8]>::trim_ascii);
-    let Some(first) = members.next() else {
-        return true;
-    };
-    !first.is_empty() && first.iter().all(u8::is_ascii_digit) && members.all(|one| one == first)
 }
 
 /// Writes a length that stands there several times once, as not everybody reads a list. Whether it
