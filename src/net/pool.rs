@@ -109,7 +109,8 @@ struct Kept<S> {
 struct About {
     peer: Option<IpAddr>,
     born: Instant,
-    idle_since: Instant,
+    /// Since it brought the last of an answer; nothing while that is awaited.
+    idle_since: Option<Instant>,
 }
 
 // === impl Pool ===
@@ -251,7 +252,7 @@ impl<C: Connect> Shared<C> {
         if idle.len() >= self.limits.max_idle {
             idle.pop_front();
         }
-        kept.about.idle_since = Instant::now();
+        kept.about.idle_since.get_or_insert_with(Instant::now);
         idle.push_back(kept);
     }
 
@@ -266,7 +267,7 @@ impl<C: Connect> Shared<C> {
             about: About {
                 peer,
                 born: now,
-                idle_since: now,
+                idle_since: None,
             },
         })
     }
@@ -305,7 +306,8 @@ impl fmt::Debug for Switched {
 
 impl About {
     fn is_young(&self, now: Instant, limits: &PoolLimits) -> bool {
-        now.saturating_duration_since(self.idle_since) < limits.idle
+        self.idle_since
+            .is_none_or(|since| now.saturating_duration_since(since) < limits.idle)
             && now.saturating_duration_since(self.born) < limits.max_age
     }
 }
