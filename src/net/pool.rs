@@ -179,7 +179,7 @@ impl<B, C: Connect> Pool<B, C> {
     pub fn sweep(&self, now: Instant) {
         let shared = &self.shared;
         let mut idle = shared.idle.borrow_mut();
-        idle.retain_mut(|kept| shared.usable(kept, now));
+        idle.retain_mut(|kept| shared.usable(kept, now) && kept.connection.is_quiet());
     }
 }
 
@@ -227,17 +227,15 @@ where
 // === impl Shared ===
 
 impl<C: Connect> Shared<C> {
-    fn usable(&self, kept: &mut Kept<C::Stream>, now: Instant) -> bool {
-        kept.about.is_young(now, &self.limits)
-            && self.addresses.has(kept.about.peer)
-            && kept.connection.is_quiet()
+    fn usable(&self, kept: &Kept<C::Stream>, now: Instant) -> bool {
+        kept.about.is_young(now, &self.limits) && self.addresses.has(kept.about.peer)
     }
 
     fn take_idle(&self, now: Instant) -> Option<Kept<C::Stream>> {
         self.addresses.used();
         let mut idle = self.idle.borrow_mut();
         let mut kept = idle.pop_back()?;
-        while !self.usable(&mut kept, now) {
+        while !(self.usable(&kept, now) && kept.connection.is_quiet_now(C::is_quiet)) {
             kept = idle.pop_back()?;
         }
         Some(kept)
