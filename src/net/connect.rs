@@ -4,6 +4,7 @@ use super::{DialError, dial};
 use crate::config::Target;
 use std::error::Error;
 use std::future::Future;
+use std::io::ErrorKind;
 use std::net::IpAddr;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -18,6 +19,11 @@ pub trait Connect {
 
     /// The address at the other end, where there is one.
     fn peer(stream: &Self::Stream) -> Option<IpAddr>;
+
+    /// Whether nothing has come on a stream, not even its end; `None` where only a poll can tell.
+    fn is_quiet(_: &Self::Stream) -> Option<bool> {
+        None
+    }
 
     /// Opens one within `limit`, the name look-up included.
     fn connect(
@@ -37,6 +43,11 @@ impl Connect for Plain {
 
     fn peer(stream: &TcpStream) -> Option<IpAddr> {
         stream.peer_addr().ok().map(|addr| addr.ip())
+    }
+
+    fn is_quiet(stream: &TcpStream) -> Option<bool> {
+        let read = stream.try_read(&mut [0]);
+        Some(read.is_err_and(|error| error.kind() == ErrorKind::WouldBlock))
     }
 
     async fn connect(&self, target: &Target, limit: Duration) -> Result<TcpStream, DialError> {

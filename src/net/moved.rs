@@ -19,6 +19,8 @@ const PAUSE: Duration = Duration::from_secs(5);
 pub struct Addresses {
     /// What the last look found; nothing where nothing is known, and every address is well.
     known: ArcSwapOption<Vec<IpAddr>>,
+    /// A look has found something at some time. Never where the target is an address.
+    has_found: AtomicBool,
     started: Instant,
     /// The next look is not sooner than so many ms after the start.
     next: AtomicU64,
@@ -36,6 +38,7 @@ impl Default for Addresses {
     fn default() -> Self {
         Addresses {
             known: ArcSwapOption::empty(),
+            has_found: AtomicBool::new(false),
             started: Instant::now(),
             next: AtomicU64::new(0),
             looking: AtomicBool::new(false),
@@ -55,6 +58,9 @@ impl Addresses {
 
     /// Whether the name still has this address, as far as is known.
     pub(super) fn has(&self, peer: Option<IpAddr>) -> bool {
+        if !self.has_found.load(Relaxed) {
+            return true;
+        }
         match (&*self.known.load(), peer) {
             (Some(known), Some(peer)) => known.contains(&peer),
             _ => true,
@@ -82,6 +88,7 @@ impl Addresses {
         let _looking = Looking(self);
         if let Some(found) = lookup::addresses(&target.host).await {
             self.known.store(Some(Arc::new(found.to_vec())));
+            self.has_found.store(true, Relaxed);
         }
     }
 

@@ -109,7 +109,8 @@ struct Kept<S> {
 struct About {
     peer: Option<IpAddr>,
     born: Instant,
-    idle_since: Instant,
+    /// Since it brought the last of an answer; nothing while that is awaited.
+    idle_since: Option<Instant>,
 }
 
 // === impl Pool ===
@@ -178,7 +179,7 @@ impl<B, C: Connect> Pool<B, C> {
     pub fn sweep(&self, now: Instant) {
         let shared = &self.shared;
         let mut idle = shared.idle.borrow_mut();
-        idle.retain_mut(|kept| shared.usable(kept, now));
+        idle.retain_mut(|kept| shared.usable(kept, now) && kept.connection.is_quiet());
     }
 }
 
@@ -226,17 +227,15 @@ where
 // === impl Shared ===
 
 impl<C: Connect> Shared<C> {
-    fn usable(&self, kept: &mut Kept<C::Stream>, now: Instant) -> bool {
-        kept.about.is_young(now, &self.limits)
-            && self.addresses.has(kept.about.peer)
-            && kept.connection.is_quiet()
+    fn usable(&self, kept: &Kept<C::Stream>, now: Instant) -> bool {
+        kept.about.is_young(now, &self.limits) && self.addresses.has(kept.about.peer)
     }
 
     fn take_idle(&self, now: Instant) -> Option<Kept<C::Stream>> {
         self.addresses.used();
         let mut idle = self.idle.borrow_mut();
         let mut kept = idle.pop_back()?;
-        while !self.usable(&mut kept, now) {
+        while !(self.usable(&kept, now) && kept.connection.is_quiet_now(C::is_quiet)) {
             kept = idle.pop_back()?;
         }
         Some(kept)
@@ -251,7 +250,7 @@ impl<C: Connect> Shared<C> {
         if idle.len() >= self.limits.max_idle {
             idle.pop_front();
         }
-        kept.about.idle_since = Instant::now();
+        kept.about.idle_since.get_or_insert_with(Instant::now);
         idle.push_back(kept);
     }
 
@@ -266,7 +265,7 @@ impl<C: Connect> Shared<C> {
             about: About {
                 peer,
                 born: now,
-                idle_since: now,
+                idle_since: None,
             },
         })
     }
@@ -305,7 +304,8 @@ impl fmt::Debug for Switched {
 
 impl About {
     fn is_young(&self, now: Instant, limits: &PoolLimits) -> bool {
-        now.saturating_duration_since(self.idle_since) < limits.idle
+        self.idle_since
+            .is_none_or(|since| now.saturating_duration_since(since) < limits.idle)
             && now.saturating_duration_since(self.born) < limits.max_age
     }
 }

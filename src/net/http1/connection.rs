@@ -40,6 +40,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// Whether nothing has come since the last answer, not even the end. What comes unasked belongs to
     /// no request, and may not be taken for an answer to the next one.
+    ///
+    /// It forgets who waited for the last answer.
     pub(in super::super) fn is_quiet(&mut self) -> bool {
         // The look must be a real one, however much this task has done in its turn.
         let look = tokio::task::unconstrained(std::future::poll_fn(|cx| {
@@ -48,7 +50,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let pending = pin!(look)
             .poll(&mut Context::from_waker(Waker::noop()))
             .is_pending();
-        pending && self.came.is_empty() && !self.deaf
+        pending && self.has_nothing_left()
+    }
+
+    /// The same of one that is used at once, by a look at the stream that may do without a poll.
+    pub(in super::super) fn is_quiet_now(&mut self, look: fn(&S) -> Option<bool>) -> bool {
+        match look(&self.stream) {
+            Some(quiet) => quiet && self.has_nothing_left(),
+            None => self.is_quiet(),
+        }
+    }
+
+    fn has_nothing_left(&self) -> bool {
+        self.came.is_empty() && !self.deaf
     }
 
     /// The next head that is no interim answer (RFC 9110, 15.2), of which nobody is told.
@@ -95,7 +109,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     Parsed::Interim(length) => (length, None),
                     Parsed::Head(length, parts) => (length, Some(parts)),
                 };
-                came.extend_from_slice(bytes.get(used..).unwrap_or_default());
+                let behind = bytes.get(used..).unwrap_or_default();
+                // A whole answer goes to the client at once; a part of one may have to wait for the rest.
+                let is_whole = said.decoder.left() == Some(behind.len() as u64);
+                match parts {
+                    Some(_) if is_whole && !behind.is_empty() => {
+                        *came = scratch::passing(behind);
+                    }
+                    _ => came.extend_from_slice(behind),
+                }
                 Ok(match parts {
                     Some(parts) => Read::Head(parts),
                     None if bytes.is_empty() => Read::End,

@@ -66,6 +66,15 @@ where
         &self.answer.decoder
     }
 
+    /// Whether the whole answer has come, and nothing behind it, though it may not have been taken yet.
+    pub(in super::super) fn has_come(&self) -> bool {
+        let here = self
+            .connection
+            .as_ref()
+            .map_or(0, |connection| connection.came.len());
+        self.answer.decoder.left() == Some(here as u64)
+    }
+
     /// Whether the request is still on its way.
     pub(in super::super) fn is_uploading(&self) -> bool {
         !self.outgoing.is_out()

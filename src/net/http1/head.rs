@@ -1,6 +1,6 @@
 //! The head of an answer, and what it says of its body (RFC 9112, 6.3).
 
-use super::{Broken, Decoder};
+use super::{Broken, Decoder, familiar, scratch};
 use crate::net::members;
 use bytes::Bytes;
 use http::header::{CONNECTION, CONTENT_LENGTH, HeaderName, HeaderValue, TRANSFER_ENCODING};
@@ -22,11 +22,11 @@ pub(in super::super) struct Limits {
 const USUAL_FIELDS: usize = 100;
 
 /// Fields that a proxy adds, for which there is room in the map from the start.
-const STAMPED_FIELDS: usize = 4;
+pub(super) const STAMPED_FIELDS: usize = 4;
 
-/// The longest body, in bytes. hyper can't pass on one of 2^64 less one or two, and elsewhere a length
-/// has a sign.
-const LONGEST: u64 = u64::MAX >> 1;
+/// A length from which on a body is too long, in bytes. hyper can't pass on one of 2^64 less one or two, and
+/// elsewhere a length has a sign.
+const LONGER: u64 = 1 << 63;
 
 /// What a head says of what follows it.
 #[derive(Default)]
@@ -57,6 +57,9 @@ pub(super) fn parse(
 ) -> Result<Parsed, Broken> {
     if came.is_empty() {
         return Ok(Parsed::Partial);
+    }
+    if let Some(head) = familiar::read(came, limits, fields) {
+        return head.say(method, said);
     }
     let mut usual = [const { MaybeUninit::uninit() }; USUAL_FIELDS];
     match usual.get_mut(..limits.fields) {
@@ -101,28 +104,107 @@ fn parse_in<'a>(
     let block = came.get(..length).unwrap_or_default();
     let says = take_fields(block, read.headers, &mut parts.headers)?;
     let reason = read.reason.unwrap_or_default();
-    if Some(reason) != status.canonical_reason()
-        && let Ok(reason) = ReasonPhrase::try_from(reason.as_bytes())
-    {
+    if Some(reason) == status.canonical_reason() {
+        familiar::learn(block, read.headers, &parts);
+    } else if let Ok(reason) = ReasonPhrase::try_from(reason.as_bytes()) {
         parts.extensions.insert(reason);
     }
-    said.decoder = decoder(&parts, says, method)?;
-    said.keeps_alive = keeps_alive(&parts, says) && !said.decoder.ends_with_the_connection();
-    Ok(Parsed::Head(length, parts))
+    let head = Head {
+        length,
+        parts,
+        says,
+    };
+    head.say(method, said)
 }
 
-/// Which of the fields that frame an answer it has.
+/// A head that is no interim one.
+pub(super) struct Head {
+    pub(super) length: usize,
+    pub(super) parts: response::Parts,
+    pub(super) says: Says,
+}
+
+// === impl Head ===
+
+impl Head {
+    /// Puts what it says of its body in its place.
+    fn say(self, method: &Method, said: &mut Said) -> Result<Parsed, Broken> {
+        let Head {
+            length,
+            parts,
+            says,
+        } = self;
+        said.decoder = decoder(&parts, says, method)?;
+        said.keeps_alive = keeps_alive(&parts, says) && !said.decoder.ends_with_the_connection();
+        Ok(Parsed::Head(length, parts))
+    }
+}
+
+/// What the fields say that frame an answer.
 #[derive(Clone, Copy, Default)]
-struct Says {
+pub(super) struct Says {
     coding: bool,
-    length: bool,
+    length: Length,
     connection: bool,
+}
+
+/// RFC 9110, 8.6: digits; several that say the same are one.
+#[derive(Clone, Copy, Default)]
+enum Length {
+    #[default]
+    Unsaid,
+    Is(u64),
+    Unclear,
+}
+
+// === impl Says ===
+
+impl Says {
+    /// Whether it takes note of a field.
+    pub(super) fn heeds(name: &HeaderName) -> bool {
+        [CONTENT_LENGTH, TRANSFER_ENCODING, CONNECTION].contains(name)
+    }
+
+    /// Takes note of one field.
+    pub(super) fn take(&mut self, name: &HeaderName, value: &[u8]) {
+        if *name == CONTENT_LENGTH {
+            self.length = self.length.and(value);
+        } else if *name == TRANSFER_ENCODING {
+            self.coding = true;
+        } else if *name == CONNECTION {
+            self.connection = true;
+        }
+    }
+}
+
+// === impl Length ===
+
+impl Length {
+    fn and(self, line: &[u8]) -> Length {
+        let members = line.split(|b| *b == b',').map(<[u8]>::trim_ascii);
+        members.fold(self, |said, member| match (said, number(member)) {
+            (Length::Unsaid, Some(length)) => Length::Is(length),
+            (Length::Is(said), Some(length)) if said == length => Length::Is(said),
+            _ => Length::Unclear,
+        })
+    }
+}
+
+fn number(digits: &[u8]) -> Option<u64> {
+    let (first, rest) = digits.split_first()?;
+    rest.iter().try_fold(digit(*first)?, |number, byte| {
+        number.checked_mul(10)?.checked_add(digit(*byte)?)
+    })
+}
+
+fn digit(byte: u8) -> Option<u64> {
+    byte.is_ascii_digit().then(|| u64::from(byte - b'0'))
 }
 
 /// Values are parts of one copy of the head.
 fn take_fields(block: &[u8], read: &[Header<'_>], fields: &mut HeaderMap) -> Result<Says, Broken> {
     let mut says = Says::default();
-    let copy = Bytes::copy_from_slice(block);
+    let copy = scratch::passing(block).freeze();
     fields.clear();
     fields.reserve(read.len() + STAMPED_FIELDS);
     for field in read {
@@ -131,9 +213,7 @@ fn take_fields(block: &[u8], read: &[Header<'_>], fields: &mut HeaderMap) -> Res
         let (Ok(name), Ok(value)) = (name, value) else {
             return Err(Broken::NotHttp("invalid HTTP header parsed"));
         };
-        says.coding |= name == TRANSFER_ENCODING;
-        says.length |= name == CONTENT_LENGTH;
-        says.connection |= name == CONNECTION;
+        says.take(&name, value.as_bytes());
         fields.append(name, value);
     }
     Ok(says)
@@ -170,32 +250,12 @@ fn decoder(parts: &response::Parts, says: Says, method: &Method) -> Result<Decod
             Decoder::until_the_end()
         });
     }
-    if says.length {
-        let Some(length) = length(headers) else {
-            return Err(Broken::NotHttp("its Content-Length is not one number"));
-        };
-        if length > LONGEST {
-            return Err(Broken::NotHttp("its Content-Length is over 2^63 - 1"));
-        }
-        return Ok(Decoder::length(length));
+    match says.length {
+        Length::Unsaid => Ok(Decoder::until_the_end()),
+        Length::Unclear => Err(Broken::NotHttp("its Content-Length is not one number")),
+        Length::Is(LONGER..) => Err(Broken::NotHttp("its Content-Length is over 2^63 - 1")),
+        Length::Is(length) => Ok(Decoder::length(length)),
     }
-    Ok(Decoder::until_the_end())
-}
-
-/// RFC 9110, 8.6: digits; several that say the same are one.
-fn length(headers: &HeaderMap) -> Option<u64> {
-    let mut found = None;
-    for member in members(headers, &CONTENT_LENGTH) {
-        if member.is_empty() || !member.iter().all(u8::is_ascii_digit) {
-            return None;
-        }
-        let length: u64 = std::str::from_utf8(member).ok()?.parse().ok()?;
-        if found.is_some_and(|found| found != length) {
-            return None;
-        }
-        found = Some(length);
-    }
-    found
 }
 
 /// RFC 9112, 9.3.

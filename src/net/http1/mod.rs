@@ -12,6 +12,7 @@ mod broken;
 mod connection;
 mod decoder;
 mod exchange;
+mod familiar;
 mod head;
 mod outgoing;
 mod scratch;

@@ -55,10 +55,9 @@ where
     /// Of a request of which nothing is written yet.
     pub(super) fn new(request: Request<B>) -> Outgoing<B> {
         let (mut parts, body) = request.into_parts();
-        let (framing, said) = framing(&parts, &body);
-        let has_body = framing != Framing::Length(0);
         let mut text = scratch::text();
-        write_head(&parts, framing, said, &mut text);
+        let framing = write_head(&parts, &body, &mut text);
+        let has_body = framing != Framing::Length(0);
         let announced = match framing {
             Framing::Chunked => trailers::announced(&parts.headers),
             Framing::Length(_) => Vec::new(),
@@ -255,30 +254,8 @@ fn wrong_length(how: &str) -> Broken {
     Broken::RequestBody(format!("it is {how} than its Content-Length").into())
 }
 
-/// How the body is framed, and whether the head says so already.
-fn framing<B: Body>(parts: &request::Parts, body: &B) -> (Framing, bool) {
-    if body.is_end_stream() {
-        return (Framing::Length(0), true);
-    }
-    let (mut coding, mut said) = (false, None);
-    for (name, value) in &parts.headers {
-        coding |= *name == TRANSFER_ENCODING;
-        if *name == CONTENT_LENGTH && said.is_none() {
-            said = Some(value);
-        }
-    }
-    if coding {
-        return (Framing::Chunked, true);
-    }
-    let said = said.and_then(|value| value.to_str().ok()?.parse().ok());
-    match (said, body.size_hint().exact()) {
-        (Some(length), _) => (Framing::Length(length), true),
-        (None, Some(length)) => (Framing::Length(length), false),
-        (None, None) => (Framing::Chunked, false),
-    }
-}
-
-fn write_head(parts: &request::Parts, framing: Framing, said: bool, text: &mut Vec<u8>) {
+/// Writes a head, and tells how it says that the body is framed.
+fn write_head<B: Body>(parts: &request::Parts, body: &B, text: &mut Vec<u8>) -> Framing {
     text.extend_from_slice(parts.method.as_str().as_bytes());
     text.push(b' ');
     let target = parts.uri.path_and_query().map_or("", PathAndQuery::as_str);
@@ -287,28 +264,44 @@ fn write_head(parts: &request::Parts, framing: Framing, said: bool, text: &mut V
     }
     text.extend_from_slice(target.as_bytes());
     text.extend_from_slice(b" HTTP/1.1\r\n");
+    let is_empty = body.is_end_stream();
+    let (mut is_coded, mut length) = (false, None);
     for (name, value) in &parts.headers {
-        // A coding without a body would announce one.
-        if framing == Framing::Chunked || *name != TRANSFER_ENCODING {
-            write_field(name, value.as_bytes(), text);
+        if *name == TRANSFER_ENCODING {
+            is_coded = true;
+            // A coding without a body would announce one.
+            if is_empty {
+                continue;
+            }
+        } else if *name == CONTENT_LENGTH && length.is_none() {
+            length = Some(value);
         }
+        write_field(name, value.as_bytes(), text);
     }
-    let length;
-    let unsaid: &[u8] = match framing {
-        _ if said => b"",
-        Framing::Chunked => b"transfer-encoding: chunked\r\n",
-        Framing::Length(bytes) => {
-            length = format!("content-length: {bytes}\r\n");
-            length.as_bytes()
+    let (framing, is_said) = if is_empty {
+        (Framing::Length(0), true)
+    } else if is_coded {
+        (Framing::Chunked, true)
+    } else {
+        let said = length.and_then(|value| value.to_str().ok()?.parse().ok());
+        match (said, body.size_hint().exact()) {
+            (Some(length), _) => (Framing::Length(length), true),
+            (None, Some(length)) => (Framing::Length(length), false),
+            (None, None) => (Framing::Chunked, false),
         }
     };
-    text.extend_from_slice(unsaid);
+    match framing {
+        _ if is_said => {}
+        Framing::Chunked => text.extend_from_slice(b"transfer-encoding: chunked\r\n"),
+        Framing::Length(bytes) => {
+            let _ = write!(text, "content-length: {bytes}\r\n");
+        }
+    }
     text.extend_from_slice(CRLF);
+    framing
 }
 
 fn write_field(name: &HeaderName, value: &[u8], text: &mut Vec<u8>) {
-    // Once for all, so that no piece has to look for room.
-    text.reserve(name.as_str().len() + value.len() + 4);
     text.extend_from_slice(name.as_str().as_bytes());
     text.extend_from_slice(b": ");
     text.extend_from_slice(value);

@@ -2,10 +2,11 @@
 
 use super::decoder::{Decoder, Taken};
 use super::head::{Limits, Parsed, Said, parse};
-use super::{Broken, Outgoing};
+use super::{Broken, Outgoing, familiar, scratch};
 use bytes::{Buf as _, Bytes, BytesMut};
 use http::{HeaderMap, Method, Request};
 use http_body::{Body, Frame};
+use hyper::ext::ReasonPhrase;
 use proptest::prelude::*;
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -101,6 +102,162 @@ proptest! {
         let _ = read(Decoder::chunked(), &came, &[1, 2, 3]);
         let _ = head(&came);
     }
+}
+
+/// A line of a head, and sometimes something else.
+fn line() -> impl Strategy<Value = String> {
+    let name = prop::sample::select(vec!["date", "Content-Length", "x-a", "Connection"]);
+    let value = prop_oneof![
+        4 => "[0-9]{1,3}",
+        2 => "[a-c]{1,3}",
+        1 => prop::sample::select(vec!["", " ", "close", "1, 1", "a \t", "\u{e4}", "\x01", "a\rb", "\x7f"])
+            .prop_map(str::to_owned),
+    ];
+    let colon = prop_oneof![8 => Just(": "), 1 => Just(":"), 1 => Just(" : ")];
+    let end = prop_oneof![16 => Just("\r\n"), 1 => Just("\n"), 1 => Just("\r"), 1 => Just("\r\n ")];
+    (name, colon, value, end)
+        .prop_map(|(name, colon, value, end)| [name, colon, &value, end].concat())
+}
+
+/// All that a head says.
+fn all_of(came: &[u8]) -> String {
+    let Ok((parsed, said)) = head(came) else {
+        return "broken".to_owned();
+    };
+    let Parsed::Head(length, parts) = parsed else {
+        return "no head".to_owned();
+    };
+    let reason = parts.extensions.get::<ReasonPhrase>().cloned();
+    format!(
+        "{length} {parts:?} {reason:?} {:?} {}",
+        said.decoder, said.keeps_alive
+    )
+}
+
+proptest! {
+    #[test]
+    fn a_head_says_the_same_whatever_came_before_it(
+        first in prop::sample::select(vec![
+            "HTTP/1.1 200 OK\r\n",
+            "HTTP/1.1 200 OK\r\n",
+            "HTTP/1.0 200 OK\r\n",
+            "HTTP/1.1 204 None\r\n",
+            "\r\nHTTP/1.1 200 OK\r\n",
+            "HTTP/1.1 200 OK\n",
+        ]),
+        lines in prop::collection::vec(line(), 0..5),
+        others in prop::collection::vec((any::<prop::sample::Index>(), line()), 0..6),
+        end in prop_oneof![8 => Just("\r\n"), 1 => Just("\n"), 1 => Just("")],
+        behind in "[a\r\n]{0,3}",
+    ) {
+        let mut lines = lines;
+        let text = |lines: &[String]| [first, &lines.concat(), end, &behind].concat().into_bytes();
+        let mut heads = vec![text(&lines)];
+        for (at, other) in others {
+            if !lines.is_empty() {
+                let at = at.index(lines.len());
+                lines[at] = other;
+            }
+            heads.push(text(&lines));
+            heads.push(text(&lines));
+        }
+        // A thread of its own knows none but these, or this one.
+        let say = |heads: Vec<Vec<u8>>| {
+            let say = move || heads.iter().map(|head| all_of(head)).collect::<Vec<_>>();
+            std::thread::spawn(say).join().unwrap()
+        };
+        for (head, known) in heads.iter().zip(say(heads.clone())) {
+            let unknown = say(vec![head.clone()]).remove(0);
+            prop_assert_eq!(known, unknown, "{:?}", String::from_utf8_lossy(head));
+        }
+    }
+}
+
+#[test]
+fn a_head_like_one_before_is_known_by_its_shape() {
+    let text = |length: &str, server: &str| {
+        format!(
+            "HTTP/1.1 200 OK\r\nServer: {server}\r\ncontent-length: {length}\r\nX-A: a\r\n\r\nbody"
+        )
+    };
+    let known = |text: &str| {
+        let mut fields = HeaderMap::new();
+        let head = familiar::read(text.as_bytes(), &LIMITS, &mut fields)?;
+        assert_eq!(head.length, text.len() - 4);
+        let values = head.parts.headers.values();
+        Some(
+            values
+                .map(|value| value.to_str().unwrap().to_owned())
+                .collect::<Vec<_>>(),
+        )
+    };
+    assert_eq!(known(&text("4", "s")), None);
+    head(text("4", "s").as_bytes()).unwrap();
+    // The known values go on to be others.
+    for n in 0..40 {
+        let n = n.to_string();
+        assert_eq!(
+            known(&text(&n, "s")),
+            Some(vec!["s".to_owned(), n.clone(), "a".to_owned()])
+        );
+        assert_eq!(
+            known(&text("4", &n)),
+            Some(vec![n, "4".to_owned(), "a".to_owned()])
+        );
+    }
+    let good = text("4", "s");
+    for other in [
+        good.replace("200 OK", "201 Created"),
+        good.replace("Server", "server"),
+        good.replace("X-A: a\r\n", ""),
+        good.replace("X-A: a\r\n", "X-A: a\r\nX-A: a\r\n"),
+        good.replace(": s", ":s"),
+        good.replace(": s", ":  s"),
+        good.replace(": s", ": s "),
+        good.replace(": s", ": "),
+        good.replace(": s", ": \x01s"),
+        good.replace(": s", ": s\x01s"),
+        good.replace(": s\r\n", ": s\n"),
+        good.replace(": s\r\n", ": s\r"),
+        good.replace("\r\n\r\n", "\r\n"),
+    ] {
+        assert_eq!(known(&other), None, "{other:?}");
+    }
+    let few = Limits {
+        fields: 2,
+        ..LIMITS
+    };
+    let short = Limits {
+        head_bytes: good.len() - 5,
+        ..LIMITS
+    };
+    for limits in [few, short] {
+        let parsed = parse(
+            good.as_bytes(),
+            &Method::GET,
+            &limits,
+            &mut HeaderMap::new(),
+            &mut Said::default(),
+        );
+        assert!(matches!(parsed, Err(Broken::HeadTooLarge)), "{limits:?}");
+    }
+}
+
+#[test]
+fn what_is_handed_on_stays_as_it_is_while_it_is_held() {
+    let first = scratch::passing(b"first");
+    let held: Vec<_> = (0..100)
+        .map(|_| scratch::passing(&[b'x'; 1000]).freeze())
+        .collect();
+    assert_eq!(first, "first");
+    assert!(
+        held.iter()
+            .all(|held| held.iter().all(|byte| *byte == b'x'))
+    );
+    assert_eq!(scratch::passing(&[b'y'; 9000]), [b'y'; 9000][..]);
+    drop((first, held));
+    let again = scratch::passing(b"again").as_ptr();
+    assert_eq!(again, scratch::passing(b"again").as_ptr());
 }
 
 #[test]

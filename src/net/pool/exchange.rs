@@ -1,7 +1,7 @@
 //! One request over a pool's connection, from its turn to the head of its answer.
 
 use super::body::{Leased, PooledBody};
-use super::{Kept, PoolError, Sent, Shared, Switched};
+use super::{About, Kept, PoolError, Sent, Shared, Switched};
 use crate::net::http1::{self, Broken, Limits};
 use crate::net::{Connect, Plain};
 use bytes::Bytes;
@@ -103,7 +103,10 @@ where
     }
 
     fn go_over(&mut self, kept: Kept<C::Stream>, sent: Instant, reused: bool) -> Stage<C> {
-        self.about = Some(kept.about);
+        self.about = Some(About {
+            idle_since: None,
+            ..kept.about
+        });
         self.exchange.go_over(kept.connection);
         Stage::Asks { sent, reused }
     }
@@ -129,10 +132,13 @@ where
             return Poll::Pending;
         };
         let (mut parts, sent) = head?;
-        leased.pool.answered.set(Some(Sent {
-            sent,
-            answered: Instant::now(),
-        }));
+        let answered = Instant::now();
+        leased.pool.answered.set(Some(Sent { sent, answered }));
+        if let Some(about) = &mut leased.about
+            && leased.exchange.has_come()
+        {
+            about.idle_since = Some(answered);
+        }
         if parts.status == StatusCode::SWITCHING_PROTOCOLS {
             if let Some(connection) = leased.exchange.take_connection() {
                 parts.extensions.insert(Switched::new(connection));

@@ -268,3 +268,27 @@ fn what_has_waited_too_long_or_is_too_old_is_not_used_again() {
         poll_fn(|cx| pool.poll_ready(cx)).await.unwrap();
     });
 }
+
+#[test]
+fn a_connection_waits_from_when_the_last_of_an_answer_came() {
+    let nearly = LIMITS.idle - Duration::from_nanos(1);
+    for (first, rest, waits) in [(OK.len(), LIMITS.idle, 0), (OK.len() - 1, nearly, 1)] {
+        run(async {
+            let (mut pool, pipes) = pool(LIMITS);
+            let answer = tokio::task::spawn_local(pool.call(post(full("x"))));
+            while pipes.none_was_opened() {
+                tokio::task::yield_now().await;
+            }
+            let mut far = pipes.opened();
+            request(&mut far, b"x").await;
+            far.write_all(&OK[..first]).await.unwrap();
+            let answer = answer.await.unwrap().unwrap();
+            let answered = Instant::now();
+            far.write_all(&OK[first..]).await.unwrap();
+            read(answer).await;
+            assert_eq!(pool.idle(), 1);
+            pool.sweep(answered + rest);
+            assert_eq!(pool.idle(), waits);
+        });
+    }
+}
