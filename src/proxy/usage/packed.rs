@@ -7,7 +7,7 @@
 //! that an answer that comes fast does not hold up the others of its worker.
 
 use super::Plain;
-use crate::proxy::headers::holds_any;
+use crate::proxy::headers::holds;
 use flate2::write::{GzDecoder, ZlibDecoder};
 use http::HeaderMap;
 use http::header::CONTENT_ENCODING;
@@ -78,7 +78,7 @@ struct Sink {
 impl Coding {
     /// What the head says.
     pub(super) fn of(headers: &HeaderMap) -> Coding {
-        if !holds_any(headers, &[CONTENT_ENCODING]) {
+        if !holds(headers, &CONTENT_ENCODING) {
             return Coding::Identity;
         }
         let mut lines = headers.get_all(CONTENT_ENCODING).iter();
