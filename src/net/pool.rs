@@ -18,6 +18,7 @@ mod body;
 mod exchange;
 
 use super::http1::{Broken, Connection};
+use super::moved::Known;
 use super::{Addresses, Connect, DialError, Plain};
 use crate::config::Target;
 pub use body::PooledBody;
@@ -96,6 +97,7 @@ struct Shared<C: Connect> {
     /// The one used last is behind. Of the one in front room can be made at once, however many there are.
     idle: RefCell<VecDeque<Kept<C::Stream>>>,
     addresses: Arc<Addresses>,
+    known: Known,
     answered: Cell<Option<Sent>>,
 }
 
@@ -147,6 +149,7 @@ impl<B, C: Connect> Pool<B, C> {
                 connect,
                 limits,
                 idle: RefCell::new(VecDeque::new()),
+                known: addresses.known(),
                 addresses,
                 answered: Cell::new(None),
             }),
@@ -228,7 +231,7 @@ where
 impl<C: Connect> Shared<C> {
     fn usable(&self, kept: &mut Kept<C::Stream>, now: Instant) -> bool {
         kept.about.is_young(now, &self.limits)
-            && self.addresses.has(kept.about.peer)
+            && self.known.has(kept.about.peer)
             && kept.connection.is_quiet()
     }
 
@@ -244,7 +247,7 @@ impl<C: Connect> Shared<C> {
 
     fn put_back(&self, mut kept: Kept<C::Stream>) {
         self.addresses.used();
-        if self.limits.max_idle == 0 || !self.addresses.has(kept.about.peer) {
+        if self.limits.max_idle == 0 || !self.known.has(kept.about.peer) {
             return;
         }
         let mut idle = self.idle.borrow_mut();
@@ -305,8 +308,8 @@ impl fmt::Debug for Switched {
 
 impl About {
     fn is_young(&self, now: Instant, limits: &PoolLimits) -> bool {
-        now.saturating_duration_since(self.idle_since) < limits.idle
-            && now.saturating_duration_since(self.born) < limits.max_age
+        let within = |since: Instant, limit| since.checked_add(limit).is_none_or(|end| now < end);
+        within(self.idle_since, limits.idle) && within(self.born, limits.max_age)
     }
 }
 
