@@ -10,8 +10,9 @@ use pin_project_lite::pin_project;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::{SystemTime, UNIX_EPOCH};
 use tower::{Layer, Service};
-use uuid::Uuid;
+use uuid::{NoContext, Timestamp, Uuid};
 
 /// `x-request-id`.
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -82,9 +83,19 @@ fn acceptable(id: &HeaderValue) -> bool {
     !id.is_empty() && id.len() <= LONGEST && id.iter().all(|b| (0x21..=0x7E).contains(b))
 }
 
+/// What is beside the milliseconds is random throughout. `Uuid::now_v7` counts within a millisecond, under
+/// a lock that all workers share.
 fn fresh() -> Option<HeaderValue> {
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    let id = Uuid::new_v7(Timestamp::from_unix(
+        NoContext,
+        now.as_secs(),
+        now.subsec_nanos(),
+    ));
     let mut text = Uuid::encode_buffer();
-    HeaderValue::from_str(Uuid::now_v7().hyphenated().encode_lower(&mut text)).ok()
+    HeaderValue::from_str(id.hyphenated().encode_lower(&mut text)).ok()
 }
 
 // === impl ResponseFuture ===
