@@ -8,14 +8,13 @@ use super::request_id::REQUEST_ID;
 use super::respond::Failed;
 use super::usage::{AskedModel, Found, Kind, Reader};
 use super::worker::{Phase, Worker};
-use crate::publish::Stamp;
+use crate::publish::{LoadStamp, Stamp};
 use crate::telemetry::log::Record as Line;
 use crate::telemetry::{Finished, method_label, route_label};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version};
 use http_body::Body;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
@@ -33,7 +32,7 @@ pub(super) struct Ticket {
     worker: Rc<Worker>,
     client: Rc<Client>,
     start: Instant,
-    kv_start: Arc<Stamp>,
+    kv_start: Rc<Stamp>,
     pub(super) method: Method,
     path: Box<str>,
     version: Version,
