@@ -33,4 +33,4 @@ pub mod telemetry;
 
 pub use cli::run;
 pub use proxy::{Stamp, StampLayer, StampNames};
-pub use publish::Stamps;
+pub use publish::{LoadStamp, Stamps};

@@ -12,7 +12,7 @@ use kvgauge::kv::{Role, RoleState, Unknown};
 use kvgauge::proxy::{ProxyError, bench};
 use kvgauge::telemetry::log::{Log, Record, Sink, Usage};
 use kvgauge::telemetry::{Finished, Meters, Telemetry};
-use kvgauge::{StampLayer, StampNames, Stamps};
+use kvgauge::{LoadStamp, StampLayer, StampNames, Stamps};
 use messages::{
     MODEL, REQUEST_ID, answer_body, answer_on_the_wire, chunk, events, fields, of_type, request,
     request_body, stream_head_on_the_wire,
@@ -77,7 +77,7 @@ pub(crate) fn all<M: Measure>(measure: &mut M) {
 
 /// The KV headers on an answer.
 fn stamp(measure: &mut impl Measure) {
-    let stamps = stamps();
+    let stamps = stamps().own();
     measure.piece(
         "stamp-load",
         TIMES,
@@ -111,7 +111,7 @@ const LINES: usize = 32;
 
 /// A request's line in the log.
 fn log_line(measure: &mut impl Measure) {
-    let (log, stamp) = (log(&Telemetry::new()), stamps().load(Instant::now()));
+    let (log, stamp) = (log(&Telemetry::new()), stamps().own().load(Instant::now()));
     let usage = usage_reported();
     let record = Record {
         method: Some("POST"),
@@ -222,10 +222,10 @@ fn hop(measure: &mut impl Measure) {
     let peer = SocketAddr::from((Ipv4Addr::LOCALHOST, 40_000));
     let settings = Arc::new(Settings::defaults());
     let inner = service_fn(answer_of);
-    let mut service = bench::hop(settings, stamps(), &log, &telemetry, peer, inner);
+    let mut service = bench::hop(settings, &stamps(), &log, &telemetry, peer, inner);
     let mut other = bench::hop(
         Arc::new(Settings::defaults()),
-        stamps(),
+        &stamps(),
         &log,
         &telemetry,
         peer,

@@ -5,7 +5,8 @@
 
 use super::lookup;
 use crate::config::Target;
-use arc_swap::ArcSwapOption;
+use arc_swap::{ArcSwapOption, Cache};
+use std::cell::RefCell;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -17,10 +18,7 @@ const PAUSE: Duration = Duration::from_secs(5);
 /// The addresses of one name, for all pools that lead there.
 #[derive(Debug)]
 pub struct Addresses {
-    /// What the last look found; nothing where nothing is known, and every address is well.
-    known: ArcSwapOption<Vec<IpAddr>>,
-    /// A look has found something at some time. Never where the target is an address.
-    has_found: AtomicBool,
+    known: Arc<Shared>,
     started: Instant,
     /// The next look is not sooner than so many ms after the start.
     next: AtomicU64,
@@ -28,6 +26,15 @@ pub struct Addresses {
     /// A connection has been used since the last look.
     used: AtomicBool,
 }
+
+/// What is known, for one thread: it keeps what it saw last, and only looks whether that still holds.
+#[derive(Debug)]
+pub(super) struct Known(RefCell<Cache<Arc<Shared>, Found>>);
+
+/// What the last look found; nothing where nothing is known, and every address is well.
+type Found = Option<Arc<Vec<IpAddr>>>;
+
+type Shared = ArcSwapOption<Vec<IpAddr>>;
 
 /// Takes note when a look ends, by a panic or the end of its thread too.
 struct Looking<'a>(&'a Addresses);
@@ -37,8 +44,7 @@ struct Looking<'a>(&'a Addresses);
 impl Default for Addresses {
     fn default() -> Self {
         Addresses {
-            known: ArcSwapOption::empty(),
-            has_found: AtomicBool::new(false),
+            known: Arc::default(),
             started: Instant::now(),
             next: AtomicU64::new(0),
             looking: AtomicBool::new(false),
@@ -56,15 +62,14 @@ impl Addresses {
         }
     }
 
+    /// For one thread to look at.
+    pub(super) fn known(&self) -> Known {
+        Known(RefCell::new(Cache::new(Arc::clone(&self.known))))
+    }
+
     /// Whether the name still has this address, as far as is known.
-    pub(super) fn has(&self, peer: Option<IpAddr>) -> bool {
-        if !self.has_found.load(Relaxed) {
-            return true;
-        }
-        match (&*self.known.load(), peer) {
-            (Some(known), Some(peer)) => known.contains(&peer),
-            _ => true,
-        }
+    fn has(&self, peer: Option<IpAddr>) -> bool {
+        has(&self.known.load(), peer)
     }
 
     /// A connection to this address has just been opened, by a look-up of its own: it knows better.
@@ -88,7 +93,6 @@ impl Addresses {
         let _looking = Looking(self);
         if let Some(found) = lookup::addresses(&target.host).await {
             self.known.store(Some(Arc::new(found.to_vec())));
-            self.has_found.store(true, Relaxed);
         }
     }
 
@@ -97,6 +101,24 @@ impl Addresses {
         u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
     }
 }
+
+// === impl Known ===
+
+impl Known {
+    /// Whether the name still has this address.
+    pub(super) fn has(&self, peer: Option<IpAddr>) -> bool {
+        has(self.0.borrow_mut().load(), peer)
+    }
+}
+
+fn has(known: &Found, peer: Option<IpAddr>) -> bool {
+    match (known, peer) {
+        (Some(known), Some(peer)) => known.contains(&peer),
+        _ => true,
+    }
+}
+
+// === impl Looking ===
 
 impl Drop for Looking<'_> {
     fn drop(&mut self) {
@@ -139,18 +161,19 @@ mod tests {
     #[tokio::test]
     async fn an_address_that_the_name_lost_is_not_well() {
         let (addresses, name) = (Addresses::default(), target("localhost"));
+        let known = addresses.known();
         let (here, gone) = (["127.0.0.1", "::1"], Some([192, 0, 2, 1].into()));
-        assert!(addresses.has(gone), "nothing is known");
+        assert!(known.has(gone), "nothing is known");
         addresses.look(&name).await;
-        let has = |ip: &str| addresses.has(Some(ip.parse().unwrap()));
+        let has = |ip: &str| known.has(Some(ip.parse().unwrap()));
         assert!(here.into_iter().any(has));
-        assert!(!addresses.has(gone));
-        assert!(addresses.has(None), "it has no address");
+        assert!(!known.has(gone));
+        assert!(known.has(None), "it has no address");
         // A name that is not answered for changes nothing.
         addresses.look(&target("no\0name")).await;
-        assert!(!addresses.has(gone));
+        assert!(!known.has(gone));
         // A dial has found it there: what the look said is old.
         addresses.dialled(gone);
-        assert!(addresses.has(gone));
+        assert!(known.has(gone));
     }
 }

@@ -18,6 +18,7 @@ mod body;
 mod exchange;
 
 use super::http1::{Broken, Connection};
+use super::moved::Known;
 use super::{Addresses, Connect, DialError, Plain};
 use crate::config::Target;
 pub use body::PooledBody;
@@ -96,6 +97,7 @@ struct Shared<C: Connect> {
     /// The one used last is behind. Of the one in front room can be made at once, however many there are.
     idle: RefCell<VecDeque<Kept<C::Stream>>>,
     addresses: Arc<Addresses>,
+    known: Known,
     answered: Cell<Option<Sent>>,
 }
 
@@ -148,6 +150,7 @@ impl<B, C: Connect> Pool<B, C> {
                 connect,
                 limits,
                 idle: RefCell::new(VecDeque::new()),
+                known: addresses.known(),
                 addresses,
                 answered: Cell::new(None),
             }),
@@ -228,7 +231,7 @@ where
 
 impl<C: Connect> Shared<C> {
     fn usable(&self, kept: &Kept<C::Stream>, now: Instant) -> bool {
-        kept.about.is_young(now, &self.limits) && self.addresses.has(kept.about.peer)
+        kept.about.is_young(now, &self.limits) && self.known.has(kept.about.peer)
     }
 
     fn take_idle(&self, now: Instant) -> Option<Kept<C::Stream>> {
@@ -243,7 +246,7 @@ impl<C: Connect> Shared<C> {
 
     fn put_back(&self, mut kept: Kept<C::Stream>) {
         self.addresses.used();
-        if self.limits.max_idle == 0 || !self.addresses.has(kept.about.peer) {
+        if self.limits.max_idle == 0 || !self.known.has(kept.about.peer) {
             return;
         }
         let mut idle = self.idle.borrow_mut();
@@ -304,9 +307,10 @@ impl fmt::Debug for Switched {
 
 impl About {
     fn is_young(&self, now: Instant, limits: &PoolLimits) -> bool {
+        let within = |since: Instant, limit| since.checked_add(limit).is_none_or(|end| now < end);
         self.idle_since
-            .is_none_or(|since| now.saturating_duration_since(since) < limits.idle)
-            && now.saturating_duration_since(self.born) < limits.max_age
+            .is_none_or(|since| within(since, limits.idle))
+            && within(self.born, limits.max_age)
     }
 }
 

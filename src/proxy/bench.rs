@@ -19,7 +19,7 @@ use tower::Layer as _;
 /// What rewrites heads from hop to hop, of one connection of a client at `peer`, around `inner`.
 pub fn hop<S>(
     settings: Arc<Settings>,
-    stamps: Stamps,
+    stamps: &Stamps,
     log: &Log,
     telemetry: &Arc<Telemetry>,
     peer: SocketAddr,

@@ -9,6 +9,7 @@ use super::stack::{Router, StackParts};
 use super::tunnel::Handover;
 use super::turn::Turns;
 use super::worker::{Phase, Worker};
+use crate::publish::LoadStamp;
 use crate::telemetry::log::{Record, Usage};
 use bytes::Bytes;
 use http_body::Body;

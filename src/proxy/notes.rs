@@ -6,7 +6,6 @@ use crate::publish::Stamp;
 use http::{HeaderValue, Method, StatusCode, Version};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Notes that a worker keeps: what comes in one go while as many requests end takes no new memory.
@@ -26,7 +25,7 @@ pub(super) struct InflowSeen {
 /// What is known of one request.
 pub(super) struct Notes {
     pub(super) start: Instant,
-    pub(super) kv_start: Option<Arc<Stamp>>,
+    pub(super) kv_start: Option<Rc<Stamp>>,
     pub(super) method: Method,
     pub(super) path: String,
     pub(super) version: Version,

@@ -103,7 +103,7 @@ impl Plane {
                 let (sink, addresses) = (log.sink(), Arc::clone(&addresses));
                 move || {
                     let meters = Meters::new(&telemetry);
-                    Worker::new(settings, stamps, sink, meters, index, loads, addresses)
+                    Worker::new(settings, &stamps, sink, meters, index, loads, addresses)
                 }
             };
             let phase = self.phase.clone();

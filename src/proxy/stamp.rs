@@ -7,7 +7,7 @@
 
 use super::headers::{holds, lists};
 use super::trailer;
-use crate::publish::Stamps;
+use crate::publish::{LoadStamp, Stamps};
 use http::header::{
     ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS,
     ORIGIN, TRAILER,
@@ -34,25 +34,25 @@ pub struct StampNames {
 ///
 /// Put it outside of what makes error responses, so that those are stamped too.
 #[derive(Clone, Debug)]
-pub struct StampLayer {
-    stamps: Stamps,
+pub struct StampLayer<T = Stamps> {
+    stamps: T,
     names: Arc<StampNames>,
     visible: bool,
 }
 
 /// The service of [`StampLayer`].
 #[derive(Clone, Debug)]
-pub struct Stamp<S> {
+pub struct Stamp<S, T = Stamps> {
     inner: S,
-    layer: Arc<StampLayer>,
+    layer: Arc<StampLayer<T>>,
 }
 
 pin_project! {
     /// The future of [`Stamp`].
-    pub struct ResponseFuture<F> {
+    pub struct ResponseFuture<F, T> {
         #[pin]
         inner: F,
-        layer: Arc<StampLayer>,
+        layer: Arc<StampLayer<T>>,
         // The request is of a page in a browser.
         has_origin: bool,
     }
@@ -93,10 +93,10 @@ impl StampNames {
 
 // === impl StampLayer ===
 
-impl StampLayer {
+impl<T: LoadStamp> StampLayer<T> {
     /// `visible` is whether this client may see the KV state (`headers.audience`).
     #[must_use]
-    pub fn new(stamps: Stamps, names: Arc<StampNames>, visible: bool) -> StampLayer {
+    pub fn new(stamps: T, names: Arc<StampNames>, visible: bool) -> StampLayer<T> {
         StampLayer {
             stamps,
             names,
@@ -135,10 +135,10 @@ fn exposes_all(headers: &HeaderMap) -> bool {
     !credentials && lists(headers, &ACCESS_CONTROL_EXPOSE_HEADERS, b"*")
 }
 
-impl<S> Layer<S> for StampLayer {
-    type Service = Stamp<S>;
+impl<S, T: Clone> Layer<S> for StampLayer<T> {
+    type Service = Stamp<S, T>;
 
-    fn layer(&self, inner: S) -> Stamp<S> {
+    fn layer(&self, inner: S) -> Stamp<S, T> {
         Stamp {
             inner,
             layer: Arc::new(self.clone()),
@@ -148,13 +148,14 @@ impl<S> Layer<S> for StampLayer {
 
 // === impl Stamp ===
 
-impl<S, B, R> Service<Request<B>> for Stamp<S>
+impl<S, T, B, R> Service<Request<B>> for Stamp<S, T>
 where
+    T: LoadStamp,
     S: Service<Request<B>, Response = Response<R>>,
 {
     type Response = Response<R>;
     type Error = S::Error;
-    type Future = ResponseFuture<S::Future>;
+    type Future = ResponseFuture<S::Future, T>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         self.inner.poll_ready(cx)
@@ -173,8 +174,9 @@ where
 
 // === impl ResponseFuture ===
 
-impl<F, R, E> Future for ResponseFuture<F>
+impl<F, T, R, E> Future for ResponseFuture<F, T>
 where
+    T: LoadStamp,
     F: Future<Output = Result<Response<R>, E>>,
 {
     type Output = Result<Response<R>, E>;

@@ -9,6 +9,7 @@ use super::request_id::REQUEST_ID;
 use super::respond::Failed;
 use super::usage::{AskedModel, Found, Kind, Reader};
 use super::worker::{Phase, Worker};
+use crate::publish::LoadStamp;
 use crate::telemetry::log::Record as Line;
 use crate::telemetry::{Finished, method_label, route_label};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version};

@@ -5,7 +5,7 @@ use super::notes::SpareNotes;
 use super::stack::UpstreamPool;
 use crate::config::Settings;
 use crate::net::{Addresses, Pool, PoolLimits};
-use crate::publish::Stamps;
+use crate::publish::{OwnStamps, Stamps};
 use crate::telemetry::Meters;
 use crate::telemetry::log::Sink;
 use std::cell::Cell;
@@ -39,7 +39,7 @@ pub struct Worker {
     /// The settings.
     pub settings: Arc<Settings>,
     /// The current stamp.
-    pub stamps: Stamps,
+    pub stamps: OwnStamps,
     /// Where log lines go.
     pub sink: Sink,
     /// Metric handles.
@@ -64,7 +64,7 @@ impl Worker {
     #[must_use]
     pub fn new(
         settings: Arc<Settings>,
-        stamps: Stamps,
+        stamps: &Stamps,
         sink: Sink,
         meters: Meters,
         index: usize,
@@ -83,7 +83,7 @@ impl Worker {
             pool: Pool::following(settings.upstream.clone(), limits, addresses),
             load: loads.get(index).map(Arc::clone).unwrap_or_default(),
             settings,
-            stamps,
+            stamps: stamps.own(),
             sink,
             meters,
             loads,

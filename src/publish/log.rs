@@ -2,7 +2,6 @@
 
 use super::{millis, usage};
 use crate::kv::RoleState;
-use crate::telemetry::log::write_text;
 
 /// Members under `prefix`, without braces. Unknown is null.
 pub(super) fn render(prefix: &str, headline: Option<&RoleState>) -> Vec<u8> {
@@ -25,9 +24,8 @@ pub(super) fn render(prefix: &str, headline: Option<&RoleState>) -> Vec<u8> {
 /// Appends `kv.start.pools`.
 pub(super) fn append_pools(out: &mut Vec<u8>, pools: Option<&str>) {
     out.extend_from_slice(b",\"kv.start.pools\":");
-    match pools {
-        Some(pools) => write_text(out, pools),
-        None => out.extend_from_slice(b"null"),
+    if serde_json::to_writer(&mut *out, &pools).is_err() {
+        out.extend_from_slice(b"null");
     }
 }
 

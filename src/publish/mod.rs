@@ -7,7 +7,7 @@ mod stamp;
 mod usage;
 
 pub use publisher::Publisher;
-pub use stamp::{Stamp, Stamps};
+pub use stamp::{LoadStamp, OwnStamps, Stamp, Stamps};
 
 use std::fmt::Write as _;
 use std::time::Duration;

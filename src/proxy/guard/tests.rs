@@ -169,7 +169,7 @@ fn bench(settings: Settings) -> (Rc<Worker>, Bench) {
     let meters = Meters::new(&telemetry);
     let sink = log.sink();
     let (in_load, addresses) = (Arc::clone(&loads), Arc::default());
-    let worker = Worker::new(settings, stamps, sink, meters, 0, in_load, addresses);
+    let worker = Worker::new(settings, &stamps, sink, meters, 0, in_load, addresses);
     (Rc::new(worker), Bench { out, log, loads })
 }
 

@@ -1,29 +1,41 @@
 //! RFC 3339 timestamps in UTC with milliseconds, the calendar part worked out once a second.
 
+use super::room::four_places;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Writes timestamps; one for each worker.
+/// Bytes of a line's beginning.
+const LENGTH: usize = 39;
+
+/// How a line begins, with the places of a time.
+const BEGINNING: [u8; LENGTH] = *b"{\"timestamp\":\"0000-00-00T00:00:00.000Z\"";
+
+/// Where the second begins in it, and where the milliseconds.
+const SECOND: usize = 14;
+const MILLIS: usize = SECOND + 20;
+
+/// Begins lines with their time; one for each worker.
 pub struct Clock {
     second: i64,
-    text: [u8; 19],
+    text: [u8; LENGTH],
 }
 
 impl Default for Clock {
     fn default() -> Self {
         Clock {
             second: i64::MIN,
-            text: *b"0000-00-00T00:00:00",
+            text: BEGINNING,
         }
     }
 }
 
 impl Clock {
-    /// Appends the time now, such as `2026-11-29T14:12:40.123Z`.
-    pub fn write_now(&mut self, out: &mut Vec<u8>) {
-        self.write(SystemTime::now(), out);
+    /// The time now as an object's first member, such as
+    /// `{"timestamp":"2026-11-29T14:12:40.123Z"`.
+    pub(super) fn line_begins(&mut self) -> &[u8; LENGTH] {
+        self.line_began(SystemTime::now())
     }
 
-    fn write(&mut self, at: SystemTime, out: &mut Vec<u8>) {
+    fn line_began(&mut self, at: SystemTime) -> &[u8; LENGTH] {
         let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
         let second = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
         if second != self.second {
@@ -31,14 +43,13 @@ impl Clock {
             if let Ok(t) = jiff::Timestamp::from_second(second) {
                 let text = t.to_string();
                 if let Some(head) = text.as_bytes().first_chunk::<19>() {
-                    self.text = *head;
+                    self.text[SECOND..SECOND + 19].copy_from_slice(head);
                 }
             }
         }
-        out.extend_from_slice(&self.text);
-        let ms = since.subsec_millis();
-        let digit = |n: u32| b'0' + u8::try_from(n % 10).unwrap_or(0);
-        out.extend_from_slice(&[b'.', digit(ms / 100), digit(ms / 10), digit(ms), b'Z']);
+        let [_, places @ ..] = four_places(since.subsec_millis() as u16);
+        self.text[MILLIS..MILLIS + 3].copy_from_slice(&places);
+        &self.text
     }
 }
 
@@ -56,9 +67,11 @@ mod tests {
             (1_700_000_000_999, "2023-11-14T22:13:20.999Z"),
             (1_709_210_096_120, "2024-02-29T12:34:56.120Z"),
         ] {
-            let mut out = Vec::new();
-            clock.write(UNIX_EPOCH + Duration::from_millis(ms), &mut out);
-            assert_eq!(String::from_utf8(out).unwrap(), text);
+            let began = clock.line_began(UNIX_EPOCH + Duration::from_millis(ms));
+            assert_eq!(
+                str::from_utf8(began).unwrap(),
+                format!("{{\"timestamp\":\"{text}\"")
+            );
         }
     }
 }

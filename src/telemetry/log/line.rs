@@ -1,12 +1,10 @@
 //! What stands in a line, and in which order: the one list of the log's fields.
 
+use super::room::{MOST_ESCAPED, Room};
 use std::time::Duration;
 
 /// Bytes of `url.path` and of model names that are kept; the rest is cut.
 const MOST_TEXT: usize = 1024;
-
-/// Bytes of a line, where no name is long.
-const USUAL_LINE: usize = 1024;
 
 /// Token counts as the answer reported them; what it did not report is `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -66,107 +64,146 @@ pub struct Record<'a> {
     pub kv_end: &'a [u8],
 }
 
+/// Bytes that a line takes at most beside its texts: names, numbers, words and braces.
+const MOST_BESIDE: usize = 1024;
+
+/// A member's name as it stands in the line, in front of each kind of value. Constants, so that each is
+/// written in one go.
+struct Name {
+    /// Before a number, a word, or text that brings its quotes.
+    bare: &'static [u8],
+    /// Before text, with its quote.
+    quoted: &'static [u8],
+    /// With the value.
+    null: &'static [u8],
+}
+
+macro_rules! name {
+    ($name:literal) => {
+        Name {
+            bare: concat!(",\"", $name, "\":").as_bytes(),
+            quoted: concat!(",\"", $name, "\":\"").as_bytes(),
+            null: concat!(",\"", $name, "\":null").as_bytes(),
+        }
+    };
+}
+
 impl Record<'_> {
-    /// Appends the members after `timestamp`, and ends the line.
-    pub(super) fn write(&self, out: &mut Vec<u8>) {
-        /// A member's name as it stands in the line.
-        macro_rules! name {
-            ($name:literal) => {
-                concat!(",\"", $name, "\":").as_bytes()
-            };
-        }
-        out.reserve(USUAL_LINE);
-        let mut w = Members(out);
-        w.plain(name!("http.request.method"), self.method);
-        w.text(name!("url.path"), self.path);
-        w.number(name!("http.response.status_code"), self.status);
-        w.plain(name!("network.protocol.version"), self.version);
-        w.plain(name!("client.address"), Some(self.client));
-        w.plain(name!("error.type"), self.error_type);
-        w.text(name!("gen_ai.request.model"), self.request_model);
-        w.text(name!("gen_ai.response.model"), self.response_model);
-        w.number(name!("gen_ai.usage.input_tokens"), self.usage.input);
-        w.number(name!("gen_ai.usage.output_tokens"), self.usage.output);
+    /// Bytes that the line takes at most.
+    pub(super) fn most_bytes(&self) -> usize {
+        let texts: [Option<&str>; 11] = [
+            self.method,
+            self.path,
+            self.version,
+            Some(self.client),
+            self.error_type,
+            self.request_model,
+            self.response_model,
+            self.trace_id,
+            self.request_id,
+            self.upstream_request_id,
+            Some(self.outcome),
+        ];
+        let texts = texts.iter().flatten();
+        let text_bytes: usize = texts.map(|text| text.len().min(MOST_TEXT)).sum();
+        MOST_BESIDE + MOST_ESCAPED * text_bytes + self.kv_start.len() + self.kv_end.len()
+    }
+
+    /// Writes the line, given its beginning; says how long it is.
+    pub(super) fn write(&self, beginning: &[u8], place: &mut [u8]) -> usize {
+        let all = place.len();
+        let mut room = Room::new(place);
+        room.put(beginning);
+        let mut w = Members(room);
+        w.plain(&name!("http.request.method"), self.method);
+        w.text(&name!("url.path"), self.path);
+        w.number(&name!("http.response.status_code"), self.status);
+        w.plain(&name!("network.protocol.version"), self.version);
+        w.plain(&name!("client.address"), Some(self.client));
+        w.plain(&name!("error.type"), self.error_type);
+        w.text(&name!("gen_ai.request.model"), self.request_model);
+        w.text(&name!("gen_ai.response.model"), self.response_model);
+        w.number(&name!("gen_ai.usage.input_tokens"), self.usage.input);
+        w.number(&name!("gen_ai.usage.output_tokens"), self.usage.output);
         let cached = self.usage.cached;
-        w.number(name!("gen_ai.usage.cache_read.input_tokens"), cached);
-        w.plain(name!("trace_id"), self.trace_id);
-        w.text(name!("request.id"), self.request_id);
+        w.number(&name!("gen_ai.usage.cache_read.input_tokens"), cached);
+        w.plain(&name!("trace_id"), self.trace_id);
+        w.text(&name!("request.id"), self.request_id);
         if self.upstream_request_id.is_some() {
-            w.text(name!("upstream.request_id"), self.upstream_request_id);
+            w.text(&name!("upstream.request_id"), self.upstream_request_id);
         }
-        w.plain(name!("outcome"), Some(self.outcome));
-        w.millis(name!("duration_ms"), Some(self.duration));
-        w.millis(name!("ttft_ms"), self.ttft);
-        w.millis(name!("tpot_ms"), self.tpot);
-        w.flag(name!("stream"), self.stream);
-        w.number(name!("bytes_in"), Some(self.bytes_in));
-        w.number(name!("bytes_out"), Some(self.bytes_out));
+        w.plain(&name!("outcome"), Some(self.outcome));
+        w.millis(&name!("duration_ms"), Some(self.duration));
+        w.millis(&name!("ttft_ms"), self.ttft);
+        w.millis(&name!("tpot_ms"), self.tpot);
+        w.flag(&name!("stream"), self.stream);
+        w.number(&name!("bytes_in"), Some(self.bytes_in));
+        w.number(&name!("bytes_out"), Some(self.bytes_out));
+        let Members(mut room) = w;
         for fragment in [self.kv_start, self.kv_end] {
             if !fragment.is_empty() {
-                out.push(b',');
-                out.extend_from_slice(fragment);
+                room.put(b",");
+                room.put(fragment);
             }
         }
-        out.extend_from_slice(b"}\n");
+        room.put(b"}\n");
+        all - room.left()
     }
 }
 
-/// Appends members; their names come with comma, quotes and colon.
-struct Members<'a>(&'a mut Vec<u8>);
+/// Writes members. Inlined where a line is written, so that the length of each name is known there.
+struct Members<'a>(Room<'a>);
 
 impl Members<'_> {
-    fn raw(&mut self, name: &[u8], value: &[u8]) {
-        self.0.extend_from_slice(name);
-        self.0.extend_from_slice(value);
-    }
-
-    fn text(&mut self, name: &[u8], value: Option<&str>) {
+    #[inline(always)]
+    fn text(&mut self, name: &Name, value: Option<&str>) {
         let Some(text) = value else {
-            return self.raw(name, b"null");
+            return self.0.put(name.null);
         };
-        self.0.extend_from_slice(name);
-        write_text(self.0, cut(text));
+        self.0.put(name.bare);
+        self.0.put_text(cut(text));
     }
 
     /// Of what can hold nothing that would have to be escaped: tokens (RFC 9110, 5.6.2), addresses, and
     /// words of our own.
-    fn plain(&mut self, name: &[u8], value: Option<&str>) {
+    #[inline(always)]
+    fn plain(&mut self, name: &Name, value: Option<&str>) {
         let Some(text) = value else {
-            return self.raw(name, b"null");
+            return self.0.put(name.null);
         };
-        self.raw(name, b"\"");
-        self.raw(cut(text).as_bytes(), b"\"");
+        self.0.put(name.quoted);
+        self.0.put(cut(text).as_bytes());
+        self.0.put(b"\"");
     }
 
-    fn number(&mut self, name: &[u8], value: Option<impl Into<u64>>) {
-        match value {
-            Some(n) => self.raw(name, itoa::Buffer::new().format(n.into()).as_bytes()),
-            None => self.raw(name, b"null"),
-        }
+    #[inline(always)]
+    fn number(&mut self, name: &Name, value: Option<impl Into<u64>>) {
+        let Some(number) = value else {
+            return self.0.put(name.null);
+        };
+        self.0.put(name.bare);
+        self.0.put_number(number.into());
     }
 
-    fn flag(&mut self, name: &[u8], value: Option<bool>) {
-        self.raw(
-            name,
-            match value {
-                Some(true) => b"true",
-                Some(false) => b"false",
-                None => b"null",
-            },
-        );
+    #[inline(always)]
+    fn flag(&mut self, name: &Name, value: Option<bool>) {
+        let Some(flag) = value else {
+            return self.0.put(name.null);
+        };
+        self.0.put(name.bare);
+        self.0.put(if flag { b"true" } else { b"false" });
     }
 
     /// Milliseconds with three decimals.
-    fn millis(&mut self, name: &[u8], value: Option<Duration>) {
+    #[inline(always)]
+    fn millis(&mut self, name: &Name, value: Option<Duration>) {
         let Some(value) = value else {
-            return self.raw(name, b"null");
+            return self.0.put(name.null);
         };
-        let micros = u64::try_from(value.as_micros()).unwrap_or(u64::MAX);
-        self.raw(name, itoa::Buffer::new().format(micros / 1000).as_bytes());
-        let digit = |n: u64| b'0' + u8::try_from(n % 10).unwrap_or(0);
-        let places = [digit(micros / 100), digit(micros / 10), digit(micros)];
-        self.0.push(b'.');
-        self.0.extend_from_slice(&places);
+        self.0.put(name.bare);
+        let micros = value.as_secs().saturating_mul(1_000_000);
+        self.0
+            .put_thousandths(micros.saturating_add(value.subsec_micros().into()));
     }
 }
 
@@ -179,21 +216,6 @@ fn cut(text: &str) -> &str {
         end -= 1;
     }
     &text[..end]
-}
-
-/// Appends a JSON string. What needs no escaping, nearly everything, is copied as it is.
-pub(crate) fn write_text(out: &mut Vec<u8>, text: &str) {
-    // All are looked at, so that many are at once.
-    let plain = text.bytes().fold(true, |plain, b| {
-        plain & (b >= 0x20) & (b != b'"') & (b != b'\\')
-    });
-    if plain {
-        out.push(b'"');
-        out.extend_from_slice(text.as_bytes());
-        out.push(b'"');
-    } else if serde_json::to_writer(&mut *out, text).is_err() {
-        out.extend_from_slice(b"null");
-    }
 }
 
 #[cfg(test)]
@@ -231,11 +253,12 @@ mod tests {
     }
 
     fn parsed(record: &Record<'_>) -> serde_json::Value {
-        let mut out = b"{\"timestamp\":null".to_vec();
-        record.write(&mut out);
-        assert_eq!(out.pop(), Some(b'\n'));
-        assert!(!out.contains(&b'\n'), "one object a line");
-        serde_json::from_slice(&out).unwrap()
+        let mut bytes = vec![0; record.most_bytes()];
+        let beginning = b"{\"timestamp\":\"2026-11-29T14:12:40.123Z\"";
+        let used = record.write(beginning, &mut bytes);
+        let line = bytes[..used].strip_suffix(b"\n").unwrap();
+        assert!(!line.contains(&b'\n'), "one object a line");
+        serde_json::from_slice(line).unwrap()
     }
 
     #[test]
@@ -270,5 +293,42 @@ mod tests {
             ..record()
         });
         assert_eq!(line["url.path"].as_str().unwrap().len(), MOST_TEXT);
+    }
+
+    #[test]
+    fn the_longest_line_has_room() {
+        let letters = "x".repeat(MOST_TEXT + 1);
+        let escaped = "\u{1}".repeat(MOST_TEXT + 1);
+        let (plain, long, max) = (Some(&*letters), Some(&*escaped), Some(u64::MAX));
+        let line = parsed(&Record {
+            method: plain,
+            path: long,
+            status: Some(u16::MAX),
+            client: &letters,
+            error_type: plain,
+            request_model: long,
+            response_model: long,
+            usage: Usage {
+                input: max,
+                output: max,
+                cached: max,
+            },
+            trace_id: plain,
+            request_id: long,
+            upstream_request_id: long,
+            duration: Duration::MAX,
+            ttft: Some(Duration::MAX),
+            tpot: Some(Duration::MAX),
+            stream: Some(false),
+            bytes_in: u64::MAX,
+            bytes_out: u64::MAX,
+            ..record()
+        });
+        assert_eq!(
+            line["upstream.request_id"].as_str().unwrap().len(),
+            MOST_TEXT
+        );
+        assert_eq!(line["bytes_out"], u64::MAX);
+        assert!(line["kv.end.usage"].is_null());
     }
 }

@@ -4,10 +4,9 @@
 mod clock;
 mod line;
 mod queue;
+mod room;
 mod sink;
 
 pub use clock::Clock;
 pub use line::{Record, Usage};
 pub use sink::{Log, Sink};
-
-pub(crate) use line::write_text;

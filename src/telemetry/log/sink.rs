@@ -36,6 +36,8 @@ pub struct Sink {
 struct SinkState {
     clock: Clock,
     lines: u64,
+    /// Room for any line so far, in which each is written before it joins the block.
+    line: Vec<u8>,
     block: Vec<u8>,
     /// Room for the next block: as much as the last one took.
     expected: usize,
@@ -68,6 +70,7 @@ impl Log {
             state: RefCell::new(SinkState {
                 clock: Clock::default(),
                 lines: 0,
+                line: vec![0; LINE_BYTES],
                 block: Vec::new(),
                 expected: FIRST_BYTES,
             }),
@@ -118,13 +121,16 @@ impl Sink {
     pub fn write(&self, record: &Record<'_>) {
         let mut state = self.state.borrow_mut();
         let state = &mut *state;
+        let needed = record.most_bytes();
+        if state.line.len() < needed {
+            state.line.resize(needed, 0);
+        }
+        let length = record.write(state.clock.line_begins(), &mut state.line);
         if state.block.capacity() == 0 {
             state.block.reserve_exact(state.expected);
         }
-        state.block.extend_from_slice(b"{\"timestamp\":\"");
-        state.clock.write_now(&mut state.block);
-        state.block.push(b'"');
-        record.write(&mut state.block);
+        let line = state.line.get(..length).unwrap_or_default();
+        state.block.extend_from_slice(line);
         state.lines += 1;
         // A block of a short queue may not fill it.
         let most = (BLOCK_BYTES - LINE_BYTES).min(self.queue.most_bytes() / 2);
