@@ -1,15 +1,16 @@
 //! Blocks of log lines on their way from the workers to the one writer thread.
 //!
 //! Waking a thread costs as much as some twenty lines, so the writer is woken only when it sleeps for want
-//! of blocks. After each look it pauses for a moment, in which more may come.
+//! of blocks. After each look it pauses for a moment, in which more may come: not so much that it would
+//! push what the workers need out of the processor's caches.
 
 use metrics::Counter;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Between two looks of a writer that has found something.
-const PAUSE: Duration = Duration::from_millis(20);
+/// With so many bytes waiting the pause is over.
+const ENOUGH: usize = 128 * 1024;
 
 /// Lines that are written together.
 pub(super) struct Block {
@@ -24,8 +25,8 @@ struct State {
     bytes: usize,
     /// Who may still hand something over.
     senders: usize,
-    /// The writer waits to be woken.
-    asleep: bool,
+    /// The writer is to be woken when so many bytes wait.
+    wake_at: Option<usize>,
 }
 
 struct Shared {
@@ -81,10 +82,11 @@ impl Sender {
         }
         state.bytes += block.bytes.len();
         state.blocks.push_back(block);
-        let asleep = std::mem::take(&mut state.asleep);
+        let waiting = state.bytes;
+        let wakes = state.wake_at.take_if(|bytes| waiting >= *bytes).is_some();
         drop(state);
         // Not while the lock is held, for which the woken one would wait at once.
-        if asleep {
+        if wakes {
             self.0.come.notify_one();
         }
     }
@@ -112,12 +114,13 @@ impl Receiver {
         let mut state = self.0.state();
         loop {
             if let Some(block) = state.blocks.pop_front() {
+                state.wake_at = None;
                 return Some(block);
             }
             if state.senders == 0 {
                 return None;
             }
-            state.asleep = true;
+            state.wake_at = Some(0);
             state = self
                 .0
                 .come
@@ -131,11 +134,12 @@ impl Receiver {
         self.0.state().bytes -= bytes;
     }
 
-    /// Lets more come, unless something waits already or nobody is left.
-    pub(super) fn pause(&self) {
-        let state = self.0.state();
+    /// Lets more come for so long at most, unless something waits already or nobody is left.
+    pub(super) fn pause(&self, most: Duration) {
+        let mut state = self.0.state();
         if state.blocks.is_empty() && state.senders > 0 {
-            let paused = self.0.come.wait_timeout(state, PAUSE);
+            state.wake_at = Some(ENOUGH.min(self.0.most_bytes / 2));
+            let paused = self.0.come.wait_timeout(state, most);
             drop(paused);
         }
     }
@@ -162,7 +166,7 @@ mod tests {
             while let Some(block) = receiver.next() {
                 sizes.push(block.bytes.len());
                 receiver.done(block.bytes.len());
-                receiver.pause();
+                receiver.pause(Duration::ZERO);
             }
             sizes
         });
@@ -172,6 +176,23 @@ mod tests {
         other.send(block(3));
         drop(other);
         assert_eq!(reading.join().unwrap(), [1, 2, 3]);
+    }
+
+    #[test]
+    fn a_pause_is_over_when_half_of_what_there_is_room_for_waits() {
+        let (sender, receiver) = queue(10, Counter::noop());
+        thread::scope(|scope| {
+            let pausing = scope.spawn(|| {
+                receiver.pause(Duration::from_secs(3600));
+                receiver.next().map(|block| block.bytes.len())
+            });
+            while sender.0.state().wake_at.is_none() {
+                thread::yield_now();
+            }
+            sender.send(block(4));
+            sender.send(block(1));
+            assert_eq!(pausing.join().unwrap(), Some(4));
+        });
     }
 
     #[test]

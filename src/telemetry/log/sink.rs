@@ -18,6 +18,9 @@ const FIRST_BYTES: usize = 4 * 1024;
 /// A line is rarely longer.
 const LINE_BYTES: usize = 2 * 1024;
 
+/// Between two looks of the writer, when it has found something.
+const PAUSE: Duration = Duration::from_millis(20);
+
 /// For the last lines to be written when the process ends.
 const LAST_LINES: Duration = Duration::from_secs(5);
 
@@ -110,7 +113,7 @@ fn write_blocks(mut out: impl Write, waiting: &Receiver, dropped: &Counter) {
             }
         }
         drop(block);
-        waiting.pause();
+        waiting.pause(PAUSE);
     }
 }
 
