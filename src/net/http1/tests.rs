@@ -391,7 +391,7 @@ async fn a_request_goes_out_whole_however_little_is_taken() {
             .header("host", "r")
             .body(body)
             .unwrap();
-        let mut outgoing = Outgoing::new(request);
+        let mut outgoing = Outgoing::new(request.into());
         assert!(!outgoing.is_written() && !outgoing.is_out());
         let mut stream = Narrow {
             taken: Vec::new(),
