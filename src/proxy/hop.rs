@@ -165,10 +165,14 @@ impl HopLayer {
             true => self.believed(headers),
             false => Held::NOTHING,
         };
-        match said.any(HELD_FORWARDED) {
+        let mut lines = match said.any(HELD_FORWARDED) {
             true => self.forwarded_again(headers, said, &host),
             false => self.forwarded(&host),
+        };
+        if let Some(id) = &*self.client.request_id() {
+            lines.add(&REQUEST_ID, id);
         }
+        lines
     }
 
     /// What is left of what others say of the client.

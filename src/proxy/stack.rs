@@ -104,7 +104,7 @@ impl StackParts {
         };
         ServiceBuilder::new()
             // The id is there before anything can fail, so that everything can be found by it.
-            .layer(RequestIdLayer)
+            .layer(RequestIdLayer(Rc::clone(client)))
             // One log line, whatever happens below.
             .layer(RecordLayer::new(
                 Rc::clone(worker),
