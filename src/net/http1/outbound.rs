@@ -64,10 +64,4 @@ impl Lines {
             scratch::give_back(self.0);
         }
     }
-
-    /// As they are written.
-    #[must_use]
-    pub fn as_bytes(&self) -> &[u8] {
-        &self.0
-    }
 }
