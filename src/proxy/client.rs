@@ -68,7 +68,7 @@ pub struct Client {
     pub trusted: bool,
     /// Whether it is shown the KV headers.
     pub sees_kv: bool,
-    /// The id of the request that began last.
+    /// The id of the request that is being called.
     request_id: RefCell<Option<HeaderValue>>,
     waiting: Cell<(Waiting, Instant)>,
     asked: Cell<Asked>,
@@ -147,6 +147,11 @@ impl Client {
     /// The id of the request that is called.
     pub(super) fn request_id(&self) -> Ref<'_, Option<HeaderValue>> {
         self.request_id.borrow()
+    }
+
+    /// The same for the last layer that asks, so that a connection that waits holds none.
+    pub(super) fn take_request_id(&self) -> Option<HeaderValue> {
+        self.request_id.take()
     }
 
     // === what it waits for ===

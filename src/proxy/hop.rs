@@ -169,8 +169,8 @@ impl HopLayer {
             true => self.forwarded_again(headers, said, &host),
             false => self.forwarded(&host),
         };
-        if let Some(id) = &*self.client.request_id() {
-            lines.add(&REQUEST_ID, id);
+        if let Some(id) = self.client.take_request_id() {
+            lines.add(&REQUEST_ID, &id);
         }
         lines
     }
