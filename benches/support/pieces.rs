@@ -9,6 +9,7 @@ use http::{HeaderName, Request, Response};
 use http_body::{Body, Frame, SizeHint};
 use kvgauge::config::{Headline, Settings};
 use kvgauge::kv::{Role, RoleState, Unknown};
+use kvgauge::net::Outbound;
 use kvgauge::proxy::{ProxyError, bench};
 use kvgauge::telemetry::log::{Log, Record, Sink, Usage};
 use kvgauge::telemetry::{Finished, Meters, Telemetry};
@@ -364,8 +365,8 @@ impl Body for Carried {
     }
 }
 
-fn answer_of(request: Request<Carried>) -> Ready<Result<Response<()>, ProxyError>> {
-    ready(Ok(request.into_body().0))
+fn answer_of(outbound: Outbound<Carried>) -> Ready<Result<Response<()>, ProxyError>> {
+    ready(Ok(outbound.request.into_body().0))
 }
 
 fn requests() -> Vec<Request<Carried>> {

@@ -27,7 +27,7 @@ pub use causes::caused_by;
 pub use connect::{Connect, Plain};
 pub use dial::{DialError, dial, out_of_descriptors};
 pub use file::{Seen, small_file};
-pub use http1::{Broken, belongs_in_head};
+pub use http1::{Broken, Lines, Outbound, belongs_in_head};
 pub use limits::raise_descriptor_limit;
 pub use listen::{bind, prepare};
 pub use lookup::resolve;

@@ -17,14 +17,14 @@
 mod body;
 mod exchange;
 
-use super::http1::{Broken, Connection};
+use super::http1::{Broken, Connection, Outbound};
 use super::moved::Known;
 use super::{Addresses, Connect, DialError, Plain};
 use crate::config::Target;
 pub use body::PooledBody;
 use bytes::Bytes;
 pub use exchange::Exchange;
-use http::{Request, Response};
+use http::Response;
 use http_body::Body;
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -207,8 +207,9 @@ impl<B, C: Connect> Clone for Pool<B, C> {
     }
 }
 
-impl<B, C> tower::Service<Request<B>> for Pool<B, C>
+impl<R, B, C> tower::Service<R> for Pool<B, C>
 where
+    R: Into<Outbound<B>>,
     B: Body<Data = Bytes> + Unpin + 'static,
     B::Error: Into<Box<dyn Error + Send + Sync>>,
     C: Connect + 'static,
@@ -222,8 +223,8 @@ where
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<B>) -> Self::Future {
-        Exchange::new(Rc::clone(&self.shared), request)
+    fn call(&mut self, request: R) -> Self::Future {
+        Exchange::new(Rc::clone(&self.shared), request.into())
     }
 }
 

@@ -3,8 +3,9 @@
 use super::io::{Arming, ends_already, peer_has_left};
 use super::ticket::Ticket;
 use crate::config::{Audience, Settings};
+use http::HeaderValue;
 use ipnet::IpNet;
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, Ref, RefCell};
 use std::net::SocketAddr;
 use std::rc::{Rc, Weak};
 use std::task::{Context, Poll, Waker};
@@ -67,6 +68,8 @@ pub struct Client {
     pub trusted: bool,
     /// Whether it is shown the KV headers.
     pub sees_kv: bool,
+    /// The id of the request that is being called.
+    request_id: RefCell<Option<HeaderValue>>,
     waiting: Cell<(Waiting, Instant)>,
     asked: Cell<Asked>,
     /// Bytes of the request's body are still to come.
@@ -111,6 +114,7 @@ impl Client {
                 Audience::All => true,
                 Audience::Ranges(ranges) => within(ranges),
             },
+            request_id: RefCell::default(),
             waiting: Cell::new((Waiting::FirstByte, Instant::now())),
             asked: Cell::new(Asked::Nothing),
             body_left: Cell::new(false),
@@ -130,6 +134,24 @@ impl Client {
             until_close: Cell::new(false),
             reset_on_close: Cell::new(false),
         }
+    }
+
+    // === what its request is known by ===
+
+    /// A request begins that is known by this id. It is handed from layer to layer here, as in the map of the
+    /// request's fields it would be hashed to get in, and again by everyone who asks for it.
+    pub(super) fn request_is(&self, id: Option<HeaderValue>) {
+        self.request_id.replace(id);
+    }
+
+    /// The id of the request that is called.
+    pub(super) fn request_id(&self) -> Ref<'_, Option<HeaderValue>> {
+        self.request_id.borrow()
+    }
+
+    /// The same for the last layer that asks, so that a connection that waits holds none.
+    pub(super) fn take_request_id(&self) -> Option<HeaderValue> {
+        self.request_id.take()
     }
 
     // === what it waits for ===

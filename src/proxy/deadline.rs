@@ -6,7 +6,8 @@
 use super::error::{BodyError, ProxyError, Retry, Stage, Who};
 use super::worker::Worker;
 use crate::config::{Timeouts, written};
-use http::{Request, Response};
+use crate::net::Outbound;
+use http::Response;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 use std::borrow::Cow;
@@ -106,9 +107,9 @@ impl<S> Layer<S> for DeadlineLayer {
 
 // === impl Deadline ===
 
-impl<S, B, R> Service<Request<B>> for Deadline<S>
+impl<S, B, R> Service<Outbound<B>> for Deadline<S>
 where
-    S: Service<Request<Heard<B>>, Response = Response<R>, Error = ProxyError>,
+    S: Service<Outbound<Heard<B>>, Response = Response<R>, Error = ProxyError>,
     B: Body,
 {
     type Response = Response<Timed<R>>;
@@ -119,12 +120,13 @@ where
         self.inner.poll_ready(cx)
     }
 
-    fn call(&mut self, request: Request<B>) -> Self::Future {
-        let clocks = Clocks::begin(&self.worker.settings.timeouts, request.body());
+    fn call(&mut self, outbound: Outbound<B>) -> Self::Future {
+        let body = outbound.request.body();
+        let clocks = Clocks::begin(&self.worker.settings.timeouts, body);
         let upload = clocks.as_ref().and_then(|clocks| clocks.upload.clone());
-        let request = request.map(|inner| Heard { inner, upload });
+        let outbound = outbound.map(|inner| Heard { inner, upload });
         ResponseFuture {
-            inner: self.inner.call(request),
+            inner: self.inner.call(outbound),
             clocks,
         }
     }

@@ -5,8 +5,8 @@ use super::framing;
 use super::guard::{Guarded, Panicked};
 use super::upgrade::Offer;
 use crate::config::written_size;
-use crate::net::{Broken, DialError, PoolError};
-use http::{HeaderMap, Request, Response, StatusCode};
+use crate::net::{Broken, DialError, Outbound, PoolError};
+use http::{HeaderMap, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 use std::borrow::Cow;
@@ -60,9 +60,9 @@ impl<P> Forward<P> {
     }
 }
 
-impl<P, B, R> Service<Request<B>> for Forward<P>
+impl<P, B, R> Service<Outbound<B>> for Forward<P>
 where
-    P: Service<Request<Guarded<B>>, Response = Response<R>, Error = PoolError>,
+    P: Service<Outbound<Guarded<B>>, Response = Response<R>, Error = PoolError>,
 {
     type Response = Response<FromUpstream<R>>;
     type Error = ProxyError;
@@ -74,10 +74,10 @@ where
             .map_err(|error| explain(error, self.limits))
     }
 
-    fn call(&mut self, request: Request<B>) -> Self::Future {
+    fn call(&mut self, outbound: Outbound<B>) -> Self::Future {
         ResponseFuture {
-            offer: Offer::of(request.headers()),
-            inner: self.pool.call(request.map(Guarded::new)),
+            offer: Offer::of(outbound.request.headers()),
+            inner: self.pool.call(outbound.map(Guarded::new)),
             limits: self.limits,
         }
     }

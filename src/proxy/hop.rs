@@ -12,7 +12,7 @@ use super::request_id::REQUEST_ID;
 use super::trailer;
 use super::upgrade::{Offer, Switch};
 use super::worker::Worker;
-use crate::net::{belongs_in_head, members};
+use crate::net::{Lines, Outbound, belongs_in_head, members};
 use http::header::{
     CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, FORWARDED, HOST, PROXY_AUTHORIZATION, TE,
     TRANSFER_ENCODING, UPGRADE,
@@ -32,6 +32,9 @@ const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection")
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+
+/// What the client speaks.
+const PROTO: HeaderValue = HeaderValue::from_static("http");
 
 /// Of one hop by nature.
 const OF_ONE_HOP: [HeaderName; 6] = [
@@ -79,6 +82,8 @@ pub struct HopLayer {
     client: Rc<Client>,
     /// The client's address as it stands in `X-Forwarded-For`.
     forwarded_for: Option<HeaderValue>,
+    /// What is said of the client in every request that has not been forwarded before.
+    of_client: Rc<Lines>,
     /// The router's authority, for requests without `Host`.
     upstream_host: HeaderValue,
 }
@@ -105,15 +110,22 @@ impl HopLayer {
     /// For one connection.
     #[must_use]
     pub fn new(worker: Rc<Worker>, client: Rc<Client>, upstream_host: HeaderValue) -> HopLayer {
+        let forwarded_for = HeaderValue::from_str(&client.addr).ok();
+        let mut of_client = Lines::default();
+        if let Some(addr) = &forwarded_for {
+            of_client.add(&FORWARDED_FOR, addr);
+        }
+        of_client.add(&FORWARDED_PROTO, &PROTO);
         HopLayer {
             worker,
-            forwarded_for: HeaderValue::from_str(&client.addr).ok(),
             client,
+            forwarded_for,
+            of_client: Rc::new(of_client),
             upstream_host,
         }
     }
 
-    fn rewrite<B: Body>(&self, request: &mut Request<B>) {
+    fn rewrite<B: Body>(&self, request: &mut Request<B>) -> Lines {
         let held = Held::of(request.headers());
         let offer = match held.any(Held::UPGRADE) {
             true => Offer::of_client(request),
@@ -153,7 +165,14 @@ impl HopLayer {
             true => self.believed(headers),
             false => Held::NOTHING,
         };
-        self.forward(headers, said, host);
+        let mut lines = match said.any(HELD_FORWARDED) {
+            true => self.forwarded_again(headers, said, &host),
+            false => self.forwarded(&host),
+        };
+        if let Some(id) = self.client.take_request_id() {
+            lines.add(&REQUEST_ID, &id);
+        }
+        lines
     }
 
     /// What is left of what others say of the client.
@@ -164,25 +183,35 @@ impl HopLayer {
         Held::of(headers)
     }
 
-    fn forward(&self, headers: &mut HeaderMap, said: Held, host: HeaderValue) {
+    /// What a request that was not forwarded before is to say of the client.
+    fn forwarded(&self, host: &HeaderValue) -> Lines {
+        let mut lines = Lines::in_kept_room();
+        lines.add_all(&self.of_client);
+        lines.add(&FORWARDED_HOST, host);
+        lines
+    }
+
+    /// What one is to say beside what was said before; the chain of addresses goes on where it stands.
+    fn forwarded_again(&self, headers: &mut HeaderMap, said: Held, host: &HeaderValue) -> Lines {
+        let mut lines = Lines::in_kept_room();
         if let Some(addr) = &self.forwarded_for {
-            let before = said.any(Held::FORWARDED_FOR);
-            let chain = match before.then(|| joined(headers, &FORWARDED_FOR)).flatten() {
+            match joined(headers, &FORWARDED_FOR) {
                 Some(mut chain) => {
                     chain.extend_from_slice(b", ");
                     chain.extend_from_slice(addr.as_bytes());
-                    HeaderValue::from_bytes(&chain).unwrap_or_else(|_| addr.clone())
+                    let chain = HeaderValue::from_bytes(&chain).unwrap_or_else(|_| addr.clone());
+                    headers.insert(FORWARDED_FOR, chain);
                 }
-                None => addr.clone(),
-            };
-            headers.insert(FORWARDED_FOR, chain);
+                None => lines.add(&FORWARDED_FOR, addr),
+            }
         }
         if !said.any(Held::FORWARDED_PROTO) {
-            headers.insert(FORWARDED_PROTO, HeaderValue::from_static("http"));
+            lines.add(&FORWARDED_PROTO, &PROTO);
         }
         if !said.any(Held::FORWARDED_HOST) {
-            headers.insert(FORWARDED_HOST, host);
+            lines.add(&FORWARDED_HOST, host);
         }
+        lines
     }
 }
 
@@ -246,7 +275,7 @@ fn strip(headers: &mut HeaderMap, held: Held) {
 
 impl<S, B, R> Service<Request<B>> for Hop<S>
 where
-    S: Service<Request<B>, Response = Response<R>, Error = ProxyError>,
+    S: Service<Outbound<B>, Response = Response<R>, Error = ProxyError>,
     B: Body,
 {
     type Response = Response<R>;
@@ -258,9 +287,9 @@ where
     }
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
-        self.layer.rewrite(&mut request);
+        let lines = self.layer.rewrite(&mut request);
         ResponseFuture {
-            inner: self.inner.call(request),
+            inner: self.inner.call(Outbound { request, lines }),
             layer: Rc::clone(&self.layer),
         }
     }

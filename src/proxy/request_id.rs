@@ -3,13 +3,18 @@
 //! The client's first `x-request-id` stands if it is visible ASCII of at most 128 bytes; otherwise a
 //! UUIDv7 takes its place. An answer that has an id keeps it (the router's own is logged beside
 //! ours); one without gets ours.
+//!
+//! The request's own lines of that name are taken off: the layers below have the id from the connection's
+//! [`Client`], and `hop.rs` says it to the router.
 
+use super::client::Client;
 use super::headers::{first, of_its_own};
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Request, Response};
 use pin_project_lite::pin_project;
 use std::future::Future;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tower::{Layer, Service};
@@ -21,14 +26,15 @@ pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 const LONGEST: usize = 128;
 
-/// See the [module](self) description.
-#[derive(Clone, Copy, Debug)]
-pub struct RequestIdLayer;
+/// See the [module](self) description. One for each connection.
+#[derive(Clone)]
+pub struct RequestIdLayer(pub Rc<Client>);
 
 /// The service of [`RequestIdLayer`].
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct RequestId<S> {
     inner: S,
+    client: Rc<Client>,
 }
 
 pin_project! {
@@ -46,7 +52,10 @@ impl<S> Layer<S> for RequestIdLayer {
     type Service = RequestId<S>;
 
     fn layer(&self, inner: S) -> RequestId<S> {
-        RequestId { inner }
+        RequestId {
+            inner,
+            client: Rc::clone(&self.0),
+        }
     }
 }
 
@@ -66,13 +75,18 @@ where
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
         let id = match first(request.headers(), &REQUEST_ID) {
-            Some(id) if acceptable(id) => Some(of_its_own(id)),
-            _ => fresh(),
+            None => fresh(),
+            Some(given) => {
+                let id = match acceptable(given) {
+                    true => Some(of_its_own(given)),
+                    false => fresh(),
+                };
+                // Every line of that name.
+                request.headers_mut().remove(REQUEST_ID);
+                id
+            }
         };
-        if let Some(id) = &id {
-            // Replaces every line of that name.
-            request.headers_mut().insert(REQUEST_ID, id.clone());
-        }
+        self.client.request_is(id.clone());
         ResponseFuture {
             inner: self.inner.call(request),
             id,

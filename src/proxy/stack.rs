@@ -17,7 +17,7 @@ use super::screen::{Limited, ScreenLayer};
 use super::stamp::{StampLayer, StampNames};
 use super::tunnel::Handover;
 use super::worker::Worker;
-use crate::net::{Pool, PoolError, PooledBody};
+use crate::net::{Outbound, Pool, PoolError, PooledBody};
 use bytes::Bytes;
 use http::{HeaderValue, Request, Response};
 use http_body::Body;
@@ -39,12 +39,12 @@ pub type UpstreamPool = Pool<RequestBody>;
 
 /// Who answers requests: the pool of connections to the router. Tests put others in its place.
 pub trait Router<B>:
-    Service<Request<RequestBody>, Response = Response<B>, Error = PoolError> + Clone + 'static
+    Service<Outbound<RequestBody>, Response = Response<B>, Error = PoolError> + Clone + 'static
 {
 }
 
 impl<P, B> Router<B> for P where
-    P: Service<Request<RequestBody>, Response = Response<B>, Error = PoolError> + Clone + 'static
+    P: Service<Outbound<RequestBody>, Response = Response<B>, Error = PoolError> + Clone + 'static
 {
 }
 
@@ -104,7 +104,7 @@ impl StackParts {
         };
         ServiceBuilder::new()
             // The id is there before anything can fail, so that everything can be found by it.
-            .layer(RequestIdLayer)
+            .layer(RequestIdLayer(Rc::clone(client)))
             // One log line, whatever happens below.
             .layer(RecordLayer::new(
                 Rc::clone(worker),

@@ -45,8 +45,7 @@ impl Ticket {
         notes.method = request.method().clone();
         notes.path.push_str(request.uri().path());
         notes.version = request.version();
-        // The layer above has put it there.
-        notes.request_id = headers.get(&REQUEST_ID).cloned();
+        notes.request_id.clone_from(&client.request_id());
         notes.trace_id = trace_id(headers);
         let asked_model = AskedModel::for_request(headers, worker.settings.usage_carry_bytes);
         notes.inflow.model.replace(asked_model);

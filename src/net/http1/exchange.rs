@@ -1,9 +1,9 @@
 //! A request and its answer on one connection.
 
 use super::head::{Limits, Said};
-use super::{Broken, Connection, Decoder, Outgoing, scratch};
+use super::{Broken, Connection, Decoder, Outbound, Outgoing, scratch};
 use bytes::{Buf as _, Bytes};
-use http::{Request, response};
+use http::response;
 use http_body::{Body, Frame};
 use std::error::Error;
 use std::task::{Context, Poll, ready};
@@ -26,7 +26,7 @@ where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     /// Of a request of which nothing is written yet, and which has no connection.
-    pub(in super::super) fn new(request: Request<B>) -> Exchange<B, S> {
+    pub(in super::super) fn new(request: Outbound<B>) -> Exchange<B, S> {
         Exchange {
             outgoing: Outgoing::new(request),
             connection: None,

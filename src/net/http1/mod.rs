@@ -14,6 +14,7 @@ mod decoder;
 mod exchange;
 mod familiar;
 mod head;
+mod outbound;
 mod outgoing;
 mod scratch;
 mod trailers;
@@ -23,6 +24,7 @@ pub(super) use connection::Connection;
 pub(super) use decoder::Decoder;
 pub(super) use exchange::Exchange;
 pub(super) use head::Limits;
+pub use outbound::{Lines, Outbound};
 use outgoing::Outgoing;
 pub use trailers::belongs_in_head;
 

@@ -1,10 +1,10 @@
 //! A request on its way out.
 
-use super::{Broken, scratch, trailers};
+use super::{Broken, Lines, Outbound, scratch, trailers};
 use bytes::{Buf as _, Bytes};
 use http::header::{CONTENT_LENGTH, HeaderName, TRANSFER_ENCODING};
 use http::uri::PathAndQuery;
-use http::{HeaderMap, Method, Request, request};
+use http::{HeaderMap, Method, request};
 use http_body::Body;
 use std::error::Error;
 use std::io::{self, IoSlice, Write as _};
@@ -53,10 +53,11 @@ where
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
     /// Of a request of which nothing is written yet.
-    pub(super) fn new(request: Request<B>) -> Outgoing<B> {
+    pub(super) fn new(outbound: Outbound<B>) -> Outgoing<B> {
+        let Outbound { request, lines } = outbound;
         let (mut parts, body) = request.into_parts();
         let mut text = scratch::text();
-        let framing = write_head(&parts, &body, &mut text);
+        let framing = write_head(&parts, lines, &body, &mut text);
         let has_body = framing != Framing::Length(0);
         let announced = match framing {
             Framing::Chunked => trailers::announced(&parts.headers),
@@ -255,7 +256,12 @@ fn wrong_length(how: &str) -> Broken {
 }
 
 /// Writes a head, and tells how it says that the body is framed.
-fn write_head<B: Body>(parts: &request::Parts, body: &B, text: &mut Vec<u8>) -> Framing {
+fn write_head<B: Body>(
+    parts: &request::Parts,
+    lines: Lines,
+    body: &B,
+    text: &mut Vec<u8>,
+) -> Framing {
     text.extend_from_slice(parts.method.as_str().as_bytes());
     text.push(b' ');
     let target = parts.uri.path_and_query().map_or("", PathAndQuery::as_str);
@@ -278,6 +284,7 @@ fn write_head<B: Body>(parts: &request::Parts, body: &B, text: &mut Vec<u8>) -> 
         }
         write_field(name, value.as_bytes(), text);
     }
+    lines.write(text);
     let (framing, is_said) = if is_empty {
         (Framing::Length(0), true)
     } else if is_coded {
@@ -301,7 +308,7 @@ fn write_head<B: Body>(parts: &request::Parts, body: &B, text: &mut Vec<u8>) -> 
     framing
 }
 
-fn write_field(name: &HeaderName, value: &[u8], text: &mut Vec<u8>) {
+pub(super) fn write_field(name: &HeaderName, value: &[u8], text: &mut Vec<u8>) {
     text.extend_from_slice(name.as_str().as_bytes());
     text.extend_from_slice(b": ");
     text.extend_from_slice(value);

@@ -2,9 +2,10 @@
 
 use super::decoder::{Decoder, Taken};
 use super::head::{Limits, Parsed, Said, parse};
-use super::{Broken, Outgoing, familiar, scratch};
+use super::{Broken, Lines, Outbound, Outgoing, familiar, scratch};
 use bytes::{Buf as _, Bytes, BytesMut};
-use http::{HeaderMap, Method, Request};
+use http::header::{ACCEPT, FROM};
+use http::{HeaderMap, HeaderValue, Method, Request};
 use http_body::{Body, Frame};
 use hyper::ext::ReasonPhrase;
 use proptest::prelude::*;
@@ -391,7 +392,13 @@ async fn a_request_goes_out_whole_however_little_is_taken() {
             .header("host", "r")
             .body(body)
             .unwrap();
-        let mut outgoing = Outgoing::new(request);
+        let mut ready = Lines::default();
+        ready.add(&ACCEPT, &HeaderValue::from_static("*/*"));
+        let mut outbound = Outbound::from(request);
+        outbound.lines = Lines::in_kept_room();
+        outbound.lines.add_all(&ready);
+        outbound.lines.add(&FROM, &HeaderValue::from_static("k"));
+        let mut outgoing = Outgoing::new(outbound);
         assert!(!outgoing.is_written() && !outgoing.is_out());
         let mut stream = Narrow {
             taken: Vec::new(),
@@ -400,7 +407,7 @@ async fn a_request_goes_out_whole_however_little_is_taken() {
         };
         poll_fn(|cx| outgoing.poll(&mut stream, cx)).await.unwrap();
         assert!(outgoing.is_written() && outgoing.is_out());
-        let head = b"POST /a?b=c HTTP/1.1\r\nhost: r\r\ntransfer-encoding: chunked\r\n\r\n";
+        let head = b"POST /a?b=c HTTP/1.1\r\nhost: r\r\naccept: */*\r\nfrom: k\r\ntransfer-encoding: chunked\r\n\r\n";
         let (start, rest) = stream.taken.split_at(head.len());
         assert_eq!(start, head);
         let (body, done, left) = read(Decoder::chunked(), rest, &[]).unwrap();

@@ -2,10 +2,10 @@
 
 use super::body::{Leased, PooledBody};
 use super::{About, Kept, PoolError, Sent, Shared, Switched};
-use crate::net::http1::{self, Broken, Limits};
+use crate::net::http1::{self, Broken, Limits, Outbound};
 use crate::net::{Connect, Plain};
 use bytes::Bytes;
-use http::{Request, Response, StatusCode, response};
+use http::{Response, StatusCode, response};
 use http_body::Body;
 use std::error::Error;
 use std::future::Future;
@@ -48,7 +48,7 @@ where
     B::Error: Into<Box<dyn Error + Send + Sync>>,
     C: Connect + 'static,
 {
-    pub(super) fn new(pool: Rc<Shared<C>>, request: Request<B>) -> Exchange<B, C> {
+    pub(super) fn new(pool: Rc<Shared<C>>, request: Outbound<B>) -> Exchange<B, C> {
         let leased = Leased {
             exchange: http1::Exchange::new(request),
             pool,

@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "both ends are the test's own")]
 
 use super::*;
+use http::Request;
 use http_body::Frame;
 use http_body_util::{BodyExt as _, Full};
 use std::cell::Cell;
@@ -265,7 +266,9 @@ fn what_has_waited_too_long_or_is_too_old_is_not_used_again() {
         pool.sweep(Instant::now() + LIMITS.idle + short);
         assert_eq!(pool.idle(), 0);
         assert_eq!(far.read(&mut [0; 8]).await.unwrap(), 0, "closed");
-        poll_fn(|cx| pool.poll_ready(cx)).await.unwrap();
+        poll_fn(|cx| tower::Service::<Request<_>>::poll_ready(&mut pool, cx))
+            .await
+            .unwrap();
     });
 }
 

@@ -13,7 +13,7 @@ use super::*;
 use crate::config::Settings;
 use crate::engine;
 use crate::kv;
-use crate::net::{Pool, PoolError, PoolLimits};
+use crate::net::{Outbound, Pool, PoolError, PoolLimits};
 use crate::publish::Stamps;
 use crate::telemetry::log::Log;
 use crate::telemetry::{Meters, Telemetry};
@@ -53,7 +53,7 @@ struct TwoPieces {
     sent: usize,
 }
 
-impl Service<Request<RequestBody>> for Router {
+impl Service<Outbound<RequestBody>> for Router {
     type Response = Response<TwoPieces>;
     type Error = PoolError;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, PoolError>>>>;
@@ -62,11 +62,11 @@ impl Service<Request<RequestBody>> for Router {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<RequestBody>) -> Self::Future {
+    fn call(&mut self, outbound: Outbound<RequestBody>) -> Self::Future {
         let place = self.0;
         assert!(place != Place::Call, "in the call");
         Box::pin(async move {
-            let _ = request.into_body().collect().await;
+            let _ = outbound.request.into_body().collect().await;
             tokio::task::yield_now().await;
             assert!(place != Place::Head, "before the head");
             Ok(Response::new(TwoPieces { place, sent: 0 }))
