@@ -63,6 +63,7 @@ impl<P> Forward<P> {
 impl<P, B, R> Service<Request<B>> for Forward<P>
 where
     P: Service<Request<Guarded<B>>, Response = Response<R>, Error = PoolError>,
+    B: Body,
 {
     type Response = Response<FromUpstream<R>>;
     type Error = ProxyError;
@@ -76,7 +77,7 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         ResponseFuture {
-            offer: Offer::of(request.headers()),
+            offer: Offer::of_sent(&request),
             inner: self.pool.call(request.map(Guarded::new)),
             limits: self.limits,
         }
