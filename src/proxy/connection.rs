@@ -140,6 +140,7 @@ where
             |cx| {
                 let polled = caught(|| poll_connection(Pin::new(&mut connection), client, cx));
                 client.watch(cx);
+                client.poll_ended();
                 polled
             },
             |woken| client.woken_for_nothing(woken),
