@@ -107,7 +107,7 @@ impl Admin {
 }
 
 async fn serve(stream: TcpStream, shared: Rc<Shared>) {
-    crate::net::prepare(&stream);
+    crate::net::prepare_accepted(&stream);
     let stack = ServiceBuilder::new()
         .layer(SetResponseHeaderLayer::overriding(
             X_CONTENT_TYPE_OPTIONS,

@@ -4,6 +4,7 @@ use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
+use tokio::net::TcpStream;
 
 /// Connections that may wait to be accepted; the kernel caps it at `net.core.somaxconn`.
 const BACKLOG: i32 = 4096;
@@ -17,6 +18,9 @@ const BETWEEN_PROBES: Duration = Duration::from_secs(10);
 /// So many without an answer end the connection: a minute after the last byte.
 const PROBES: u32 = 3;
 
+/// Whether accepted sockets have the options of the listening one.
+const ACCEPTED_INHERIT: bool = cfg!(target_os = "linux");
+
 /// Binds a listening socket, ready to be handed to a runtime.
 ///
 /// # Errors
@@ -24,6 +28,9 @@ const PROBES: u32 = 3;
 pub fn bind(addr: SocketAddr) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(addr), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
+    if ACCEPTED_INHERIT {
+        set_options(&socket);
+    }
     socket.bind(&addr.into())?;
     socket.listen(BACKLOG)?;
     socket.set_nonblocking(true)?;
@@ -31,10 +38,27 @@ pub fn bind(addr: SocketAddr) -> io::Result<TcpListener> {
 }
 
 /// No delay (an event must leave when it is written) and kernel keep-alive probes.
+pub fn prepare(stream: &TcpStream) {
+    set_options(&SockRef::from(stream));
+}
+
+/// The same of an accepted socket. Where it has them from the listening one, which one look tells (not
+/// every system that calls itself Linux hands them on), the five calls are saved.
+pub fn prepare_accepted(stream: &TcpStream) {
+    if !ACCEPTED_INHERIT || !has_options(&SockRef::from(stream)) {
+        prepare(stream);
+    }
+}
+
+/// One of them stands for all: no system has it by itself.
+fn has_options(socket: &Socket) -> bool {
+    socket.keepalive().unwrap_or(false)
+}
+
 /// A socket that refuses an option still works, so failures are not errors.
-pub fn prepare(stream: &tokio::net::TcpStream) {
-    let _ = stream.set_nodelay(true);
-    let _ = SockRef::from(stream).set_tcp_keepalive(
+fn set_options(socket: &Socket) {
+    let _ = socket.set_tcp_nodelay(true);
+    let _ = socket.set_tcp_keepalive(
         &TcpKeepalive::new()
             .with_time(PROBED_AFTER)
             .with_interval(BETWEEN_PROBES)
@@ -46,7 +70,6 @@ pub fn prepare(stream: &tokio::net::TcpStream) {
 mod tests {
     use super::*;
     use crate::net::dial;
-    use tokio::net::TcpStream;
 
     #[tokio::test]
     async fn a_peer_that_vanishes_is_found_within_a_minute_on_both_sides() {
@@ -57,11 +80,25 @@ mod tests {
             .await
             .unwrap();
         let (accepted, _) = listener.accept().await.unwrap();
-        prepare(&accepted);
+        assert_eq!(has_options(&SockRef::from(&accepted)), ACCEPTED_INHERIT);
+        prepare_accepted(&accepted);
         for (side, stream) in [("accepted", accepted), ("dialled", dialled)] {
             assert_eq!(probes(&stream), (true, 30, 10, 3), "{side}");
             assert!(stream.nodelay().unwrap(), "{side}");
         }
+    }
+
+    #[tokio::test]
+    async fn so_it_is_where_somebody_else_has_bound_the_listener() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let _dialled = TcpStream::connect(listener.local_addr().unwrap())
+            .await
+            .unwrap();
+        let (accepted, _) = listener.accept().await.unwrap();
+        assert!(!has_options(&SockRef::from(&accepted)));
+        prepare_accepted(&accepted);
+        assert_eq!(probes(&accepted), (true, 30, 10, 3));
+        assert!(accepted.nodelay().unwrap());
     }
 
     /// Whether there are any, seconds before the first and between two, and how many.

@@ -71,6 +71,8 @@ pub struct Client {
     /// The id of the request that is being called.
     request_id: RefCell<Option<HeaderValue>>,
     waiting: Cell<(Waiting, Instant)>,
+    /// A head has begun to come within the running poll.
+    head_began: Cell<bool>,
     asked: Cell<Asked>,
     /// Bytes of the request's body are still to come.
     body_left: Cell<bool>,
@@ -116,6 +118,7 @@ impl Client {
             },
             request_id: RefCell::default(),
             waiting: Cell::new((Waiting::FirstByte, Instant::now())),
+            head_began: Cell::new(false),
             asked: Cell::new(Asked::Nothing),
             body_left: Cell::new(false),
             pieces: Cell::new(0),
@@ -172,6 +175,7 @@ impl Client {
     /// pipelining) and says nothing of it, but without a body the blank line would be the last thing.
     pub(super) fn request_began(&self, now: Instant, has_body: bool) {
         self.waiting.set((Waiting::Nothing, now));
+        self.head_began.set(false);
         self.body_left.set(has_body);
         self.next_began
             .set(!has_body && !ends_a_head(self.tail.get()));
@@ -192,6 +196,14 @@ impl Client {
     /// The connection is polled.
     pub(super) fn polled(&self) {
         self.pieces.set(0);
+    }
+
+    /// The connection has been polled.
+    pub(super) fn poll_ended(&self) {
+        // Mostly a head is whole by then, and nobody asks since when it has come.
+        if self.head_began.take() {
+            self.waiting.set((Waiting::Head, Instant::now()));
+        }
     }
 
     /// A piece of the request's body has been taken, for which hyper wakes the connection.
@@ -247,7 +259,9 @@ impl Client {
             // What is left of a body that was answered early is no head.
             Waiting::NextRequest if self.body_left.get() => {}
             Waiting::FirstByte | Waiting::NextRequest => {
-                self.waiting.set((Waiting::Head, Instant::now()));
+                let (_, before) = self.waiting.get();
+                self.waiting.set((Waiting::Head, before));
+                self.head_began.set(true);
             }
             Waiting::Nothing => {
                 // A stray line end is no head (RFC 9112, 2.2).
@@ -468,6 +482,27 @@ fn ends_a_head(tail: [u8; TAIL]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_head_that_is_not_whole_when_the_poll_ends_has_come_since_then() {
+        let client = Client::new("192.0.2.7:1".parse().unwrap(), &Settings::defaults());
+        client.bytes_arrived(b"GET / HT");
+        assert_eq!(client.waiting(), Waiting::Head);
+        let arrived = Instant::now();
+        client.poll_ended();
+        let (waiting, since) = client.waiting.get();
+        assert!(waiting == Waiting::Head && since >= arrived);
+        client.bytes_arrived(b"TP/1.1\r\n");
+        client.poll_ended();
+        assert_eq!(client.waiting.get(), (Waiting::Head, since), "not anew");
+
+        client.request_began(arrived, false);
+        client.request_ended(arrived);
+        client.bytes_arrived(b"GET / HTTP/1.1\r\n\r\n");
+        client.request_began(arrived, false);
+        client.poll_ended();
+        assert_eq!(client.waiting.get(), (Waiting::Nothing, arrived));
+    }
 
     #[test]
     fn an_ipv4_client_of_an_ipv6_listener_is_known_by_its_ipv4_address() {

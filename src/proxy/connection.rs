@@ -50,21 +50,21 @@ enum End {
 }
 
 /// Serves `stream` until it ends. `register` is given the connection's handle at the start.
-pub(super) async fn serve(
+pub(super) fn serve(
     stream: TcpStream,
     peer: SocketAddr,
     parts: Rc<StackParts>,
     register: impl FnOnce(&Rc<Client>),
-) {
+) -> impl Future<Output = ()> {
     let pool = parts.worker().pool.clone();
-    serve_to(stream, peer, &parts, register, pool).await;
+    serve_to(stream, peer, parts, register, pool)
 }
 
 /// The same, where requests go to whoever answers in the router's place.
 pub(super) async fn serve_to<P, B>(
     stream: TcpStream,
     peer: SocketAddr,
-    parts: &StackParts,
+    parts: Rc<StackParts>,
     register: impl FnOnce(&Rc<Client>),
     router: P,
 ) where
@@ -76,7 +76,7 @@ pub(super) async fn serve_to<P, B>(
     let worker = Rc::clone(parts.worker());
     let client = Rc::new(Client::new(peer, &worker.settings));
     register(&client);
-    let end = run(stream, parts, &client, router).await;
+    let end = run(stream, &parts, &client, router).await;
     match end {
         End::Orderly | End::Plain => {}
         End::Malformed(reason, status) => malformed(&worker, &client, reason, status),
@@ -98,11 +98,11 @@ where
     let handover = Handover::default();
     // Lent to each request in its turn rather than copied.
     let stack = RefCell::new(parts.stack(client, &handover, router));
-    let turns = Turns {
+    let turns = Rc::new(Turns {
         worker: Rc::clone(parts.worker()),
         client: Rc::clone(client),
         handover: handover.clone(),
-    };
+    });
     let service = service_fn(move |request| turns.begin(&stack, request));
     let io = TokioIo::new(ClientIo::new(stream, Rc::clone(client)));
     let mut builder = http1::Builder::new();
@@ -140,6 +140,7 @@ where
             |cx| {
                 let polled = caught(|| poll_connection(Pin::new(&mut connection), client, cx));
                 client.watch(cx);
+                client.poll_ended();
                 polled
             },
             |woken| client.woken_for_nothing(woken),

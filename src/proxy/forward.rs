@@ -63,6 +63,7 @@ impl<P> Forward<P> {
 impl<P, B, R> Service<Outbound<B>> for Forward<P>
 where
     P: Service<Outbound<Guarded<B>>, Response = Response<R>, Error = PoolError>,
+    B: Body,
 {
     type Response = Response<FromUpstream<R>>;
     type Error = ProxyError;
@@ -76,7 +77,7 @@ where
 
     fn call(&mut self, outbound: Outbound<B>) -> Self::Future {
         ResponseFuture {
-            offer: Offer::of(outbound.request.headers()),
+            offer: Offer::of_sent(&outbound.request),
             inner: self.pool.call(outbound.map(Guarded::new)),
             limits: self.limits,
         }

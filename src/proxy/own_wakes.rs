@@ -63,17 +63,16 @@ impl OwnWakes {
         poll: impl FnOnce(&mut Context<'_>) -> T,
         accounted_for: impl FnOnce(usize) -> bool,
     ) -> T {
-        let (inner, waker) = match self.0.take() {
-            Some(same) if same.0.outer.will_wake(cx.waker()) => self.0.insert(same),
-            _ => {
-                let inner = Arc::new(Inner {
-                    outer: cx.waker().clone(),
-                    woken: AtomicUsize::new(0),
-                });
-                let waker = Waker::from(Arc::clone(&inner));
-                self.0.insert((inner, waker))
-            }
-        };
+        self.0
+            .take_if(|(inner, _)| !inner.outer.will_wake(cx.waker()));
+        let (inner, waker) = self.0.get_or_insert_with(|| {
+            let inner = Arc::new(Inner {
+                outer: cx.waker().clone(),
+                woken: AtomicUsize::new(0),
+            });
+            let waker = Waker::from(Arc::clone(&inner));
+            (inner, waker)
+        });
         POLLED.set(Some(inner.id()));
         let polled = Polled;
         let result = poll(&mut Context::from_waker(waker));

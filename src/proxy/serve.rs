@@ -194,7 +194,7 @@ fn work(
         let open = {
             let connections = Rc::clone(&connections);
             move |accepted: Accepted<TcpStream>| {
-                net::prepare(&accepted.stream);
+                net::prepare_accepted(&accepted.stream);
                 let (parts, connections) = (Rc::clone(&parts), Rc::clone(&connections));
                 tokio::task::spawn_local(async move {
                     let Accepted {

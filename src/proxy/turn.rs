@@ -5,11 +5,12 @@
 //! look is known to have asked.
 
 use super::client::{Asked, Client};
-use super::headers::holds;
 use super::tunnel::Handover;
+use super::upgrade::Offer;
 use super::worker::{Phase, Worker};
-use http::header::{CONNECTION, UPGRADE};
+use http::header::CONNECTION;
 use http::{HeaderValue, Request, Response, StatusCode, Version};
+use http_body::Body;
 use pin_project_lite::pin_project;
 use std::cell::RefCell;
 use std::convert::Infallible;
@@ -20,7 +21,6 @@ use std::task::{Context, Poll, ready};
 use tower::Service;
 
 /// What a connection's requests share.
-#[derive(Clone)]
 pub(super) struct Turns {
     pub(super) worker: Rc<Worker>,
     pub(super) client: Rc<Client>,
@@ -34,7 +34,7 @@ pin_project! {
     pub(super) struct Turn<F: Future> {
         #[pin]
         answer: Begun<F>,
-        turns: Turns,
+        turns: Rc<Turns>,
         version: Version,
     }
 }
@@ -52,10 +52,14 @@ pin_project! {
 
 impl Turns {
     /// Begins with `request` when it is its turn.
-    pub(super) fn begin<S, B>(&self, stack: &RefCell<S>, request: Request<B>) -> Turn<S::Future>
+    pub(super) fn begin<S, B>(
+        self: &Rc<Self>,
+        stack: &RefCell<S>,
+        request: Request<B>,
+    ) -> Turn<S::Future>
     where
         S: Service<Request<B>, Future: 'static> + Clone + 'static,
-        B: 'static,
+        B: Body + 'static,
     {
         let version = request.version();
         let answer = if self.client.all_has_left() {
@@ -64,7 +68,7 @@ impl Turns {
                 answer: stack.borrow_mut().call(request),
             }
         } else {
-            let turns = self.clone();
+            let turns = Rc::clone(self);
             let mut stack = stack.borrow().clone();
             let answer = Box::pin(async move {
                 poll_fn(|_| turns.client.poll_all_left()).await;
@@ -75,13 +79,13 @@ impl Turns {
         };
         Turn {
             answer,
-            turns: self.clone(),
+            turns: Rc::clone(self),
             version,
         }
     }
 
-    fn looks_at<B>(&self, request: &Request<B>) {
-        let may_switch = holds(request.headers(), &UPGRADE);
+    fn looks_at<B: Body>(&self, request: &Request<B>) {
+        let may_switch = Offer::may_be_in(request);
         self.handover.set_may_come(may_switch);
         if self.leaving() {
             // hyper ends the connection after this request, in the way that the client's version has.

@@ -26,12 +26,17 @@ pub(super) struct Switch {
 // === impl Offer ===
 
 impl Offer {
+    /// Whether a request may have one that is passed on. Mostly its body, which is asked for first, tells
+    /// that it has not.
+    pub(super) fn may_be_in<B: Body>(request: &Request<B>) -> bool {
+        request.body().is_end_stream() && holds(request.headers(), &UPGRADE)
+    }
+
     /// Of a client's request: what is to be passed on, if anything.
     pub(super) fn of_client<B: Body>(request: &Request<B>) -> Option<Offer> {
         let headers = request.headers();
-        if !holds(headers, &UPGRADE)
+        if !Offer::may_be_in(request)
             || request.version() != Version::HTTP_11
-            || !request.body().is_end_stream()
             || !lists(headers, &CONNECTION, b"upgrade")
         {
             return None;
@@ -42,9 +47,18 @@ impl Offer {
         (!is_empty).then_some(offer)
     }
 
-    /// Of a message as it is sent or was received by kvgauge.
-    pub(super) fn of(headers: &HeaderMap) -> Option<Offer> {
-        holds(headers, &UPGRADE).then(|| Offer(headers.get_all(UPGRADE).iter().cloned().collect()))
+    /// Of a request as it is sent.
+    pub(super) fn of_sent<B: Body>(request: &Request<B>) -> Option<Offer> {
+        Offer::may_be_in(request).then(|| Offer::lines_of(request.headers()))
+    }
+
+    /// Of an answer as it was received.
+    fn of_answer(headers: &HeaderMap) -> Option<Offer> {
+        holds(headers, &UPGRADE).then(|| Offer::lines_of(headers))
+    }
+
+    fn lines_of(headers: &HeaderMap) -> Offer {
+        Offer(headers.get_all(UPGRADE).iter().cloned().collect())
     }
 
     /// Puts it on a message.
@@ -57,7 +71,7 @@ impl Offer {
 
     /// Whether each protocol that the 101 names, and it must name one, was offered.
     pub(super) fn is_answered_by(&self, headers: &HeaderMap) -> bool {
-        let Some(answer) = Offer::of(headers) else {
+        let Some(answer) = Offer::of_answer(headers) else {
             return false;
         };
         answer.protocols().next().is_some()
@@ -106,7 +120,7 @@ impl Switch {
             return None;
         }
         let headers = response.headers();
-        let upgrade = Offer::of(headers)?;
+        let upgrade = Offer::of_answer(headers)?;
         let lines = headers.get_all(CONNECTION).iter();
         // As the router spells it: some clients compare letter by letter.
         let connection = lines
@@ -188,6 +202,8 @@ mod tests {
         }
         let with_body = request(&lines).map(|_| Full::new(Bytes::from_static(b"x")));
         assert!(offered(&with_body).is_empty());
+        assert!(!Offer::may_be_in(&with_body) && Offer::of_sent(&with_body).is_none());
+        assert!(Offer::of_sent(&request(&lines)).is_some());
     }
 
     #[test]
@@ -195,7 +211,7 @@ mod tests {
         let mut asked = HeaderMap::new();
         asked.append(UPGRADE, HeaderValue::from_static("websocket, a/1"));
         asked.append(UPGRADE, HeaderValue::from_static("b"));
-        let asked = Offer::of(&asked).unwrap();
+        let asked = Offer::of_answer(&asked).unwrap();
         for (answer, fits) in [
             (Some("WebSocket"), true),
             (Some("b"), true),

@@ -190,7 +190,7 @@ async fn ask(parts: &Rc<StackParts>, place: Place, request: &str) -> Seen {
     let serving = {
         let parts = Rc::clone(parts);
         tokio::task::spawn_local(async move {
-            connection::serve_to(stream, peer, &parts, |_| {}, Router(place)).await;
+            connection::serve_to(stream, peer, parts, |_| {}, Router(place)).await;
         })
     };
     client.write_all(request.as_bytes()).await.unwrap();

@@ -12,15 +12,28 @@ use std::time::Duration;
 /// With so many bytes waiting the pause is over.
 const ENOUGH: usize = 128 * 1024;
 
-/// Lines that are written together.
+/// A block's length, but for that of a longer line. Half of the shortest queue that can be set.
+const BLOCK_BYTES: usize = 32 * 1024;
+
+/// Blocks that are kept to be used again: as many as are mostly on their way at a time.
+const MOST_SPARE: usize = 6;
+
+/// And while nothing is logged.
+const SPARE_AT_REST: usize = 1;
+
+/// Lines that are written together, and room for more of them.
+#[derive(Default)]
 pub(super) struct Block {
-    pub(super) lines: u64,
-    pub(super) bytes: Vec<u8>,
+    lines: u64,
+    used: usize,
+    room: Box<[u8]>,
 }
 
 #[derive(Default)]
 struct State {
     blocks: VecDeque<Block>,
+    /// Blocks without lines.
+    spare: Vec<Block>,
     /// Bytes that wait, or are being written.
     bytes: usize,
     /// Who may still hand something over.
@@ -58,6 +71,64 @@ pub(super) fn queue(most_bytes: usize, dropped: Counter) -> (Sender, Receiver) {
     (Sender(Arc::clone(&shared)), Receiver(shared))
 }
 
+// === impl Block ===
+
+impl Block {
+    fn with_room(bytes: usize) -> Block {
+        Block {
+            room: vec![0; bytes].into_boxed_slice(),
+            ..Block::default()
+        }
+    }
+
+    /// Room for one more line.
+    pub(super) fn room(&mut self) -> &mut [u8] {
+        self.room.get_mut(self.used..).unwrap_or_default()
+    }
+
+    /// A line of so many bytes has been written into the room.
+    pub(super) fn line_written(&mut self, bytes: usize) {
+        self.lines += 1;
+        self.used += bytes;
+    }
+
+    pub(super) fn lines(&self) -> u64 {
+        self.lines
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        self.room.get(..self.used).unwrap_or_default()
+    }
+
+    /// One that is mostly empty gives its lines to another of their length, so that what waits does not
+    /// take much more than it counts for.
+    fn split_short(self) -> (Block, Option<Block>) {
+        if self.used > self.room.len() / 2 {
+            return (self, None);
+        }
+        let short = Block {
+            lines: self.lines,
+            used: self.used,
+            room: self.bytes().into(),
+        };
+        (short, Some(self))
+    }
+}
+
+// === impl State ===
+
+impl State {
+    fn keep(&mut self, block: Block) {
+        if block.room.len() == BLOCK_BYTES && self.spare.len() < MOST_SPARE {
+            self.spare.push(Block {
+                lines: 0,
+                used: 0,
+                ..block
+            });
+        }
+    }
+}
+
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -67,20 +138,30 @@ impl Shared {
 // === impl Sender ===
 
 impl Sender {
-    /// How many bytes there is room for.
-    pub(super) fn most_bytes(&self) -> usize {
-        self.0.most_bytes
+    /// A block without lines, with room for one of so many bytes at least.
+    pub(super) fn block(&self, line_bytes: usize) -> Block {
+        if line_bytes > BLOCK_BYTES {
+            return Block::with_room(line_bytes);
+        }
+        let spare = self.0.state().spare.pop();
+        spare.unwrap_or_else(|| Block::with_room(BLOCK_BYTES))
     }
 
     /// Never waits for the writer.
     pub(super) fn send(&self, block: Block) {
+        let (block, emptied) = block.split_short();
         let mut state = self.0.state();
-        if state.bytes + block.bytes.len() > self.0.most_bytes {
+        if let Some(emptied) = emptied {
+            state.keep(emptied);
+        }
+        if state.bytes + block.used > self.0.most_bytes {
+            let lines = block.lines;
+            state.keep(block);
             drop(state);
-            self.0.dropped.increment(block.lines);
+            self.0.dropped.increment(lines);
             return;
         }
-        state.bytes += block.bytes.len();
+        state.bytes += block.used;
         state.blocks.push_back(block);
         let waiting = state.bytes;
         let wakes = state.wake_at.take_if(|bytes| waiting >= *bytes).is_some();
@@ -121,6 +202,7 @@ impl Receiver {
                 return None;
             }
             state.wake_at = Some(0);
+            state.spare.truncate(SPARE_AT_REST);
             state = self
                 .0
                 .come
@@ -130,8 +212,10 @@ impl Receiver {
     }
 
     /// A block has been written, or lost.
-    pub(super) fn done(&self, bytes: usize) {
-        self.0.state().bytes -= bytes;
+    pub(super) fn done(&self, block: Block) {
+        let mut state = self.0.state();
+        state.bytes -= block.used;
+        state.keep(block);
     }
 
     /// Lets more come for so long at most, unless something waits already or nobody is left.
@@ -151,10 +235,13 @@ mod tests {
     use std::thread;
 
     fn block(bytes: usize) -> Block {
-        Block {
-            lines: 1,
-            bytes: vec![b'x'; bytes],
-        }
+        let mut block = Block::with_room(bytes);
+        block.line_written(bytes);
+        block
+    }
+
+    fn spare(sender: &Sender) -> usize {
+        sender.0.state().spare.len()
     }
 
     #[test]
@@ -164,8 +251,8 @@ mod tests {
         let reading = thread::spawn(move || {
             let mut sizes = Vec::new();
             while let Some(block) = receiver.next() {
-                sizes.push(block.bytes.len());
-                receiver.done(block.bytes.len());
+                sizes.push(block.bytes().len());
+                receiver.done(block);
                 receiver.pause(Duration::ZERO);
             }
             sizes
@@ -184,7 +271,7 @@ mod tests {
         thread::scope(|scope| {
             let pausing = scope.spawn(|| {
                 receiver.pause(Duration::from_secs(3600));
-                receiver.next().map(|block| block.bytes.len())
+                receiver.next().map(|block| block.bytes().len())
             });
             while sender.0.state().wake_at.is_none() {
                 thread::yield_now();
@@ -202,10 +289,90 @@ mod tests {
         sender.send(block(6));
         let first = receiver.next().unwrap();
         sender.send(block(6));
-        receiver.done(first.bytes.len());
+        receiver.done(first);
         sender.send(block(7));
         drop(sender);
-        let sizes = |receiver: &Receiver| receiver.next().map(|block| block.bytes.len());
+        let sizes = |receiver: &Receiver| receiver.next().map(|block| block.bytes().len());
         assert_eq!((sizes(&receiver), sizes(&receiver)), (Some(7), None));
+    }
+
+    #[test]
+    fn blocks_come_back_empty_and_no_more_of_them_than_are_of_use() {
+        let (sender, receiver) = queue(1 << 20, Counter::noop());
+        for _ in 0..=MOST_SPARE {
+            let mut block = sender.block(1);
+            block.line_written(BLOCK_BYTES);
+            sender.send(block);
+        }
+        let first = receiver.next().unwrap();
+        let place = first.room.as_ptr();
+        receiver.done(first);
+        let mut again = sender.block(BLOCK_BYTES);
+        assert_eq!(again.room.as_ptr(), place);
+        assert_eq!((again.lines(), again.bytes()), (0, &b""[..]));
+        assert_eq!(again.room().len(), BLOCK_BYTES);
+        again.line_written(BLOCK_BYTES);
+        sender.send(again);
+
+        sender.send(block(BLOCK_BYTES + 1));
+        while spare(&sender) < MOST_SPARE {
+            receiver.done(receiver.next().unwrap());
+        }
+        assert_eq!(sender.0.state().blocks.len(), 2);
+        receiver.done(receiver.next().unwrap());
+        receiver.done(receiver.next().unwrap());
+        assert_eq!(spare(&sender), MOST_SPARE);
+        drop(sender.block(1));
+        assert_eq!(spare(&sender), MOST_SPARE - 1);
+        sender.send(block(BLOCK_BYTES + 1));
+        receiver.done(receiver.next().unwrap());
+        assert_eq!(spare(&sender), MOST_SPARE - 1, "longer than others");
+    }
+
+    #[test]
+    fn while_nothing_comes_one_block_is_kept() {
+        let (sender, receiver) = queue(1 << 20, Counter::noop());
+        for _ in 0..3 {
+            sender.0.state().keep(Block::with_room(BLOCK_BYTES));
+        }
+        assert_eq!(spare(&sender), 3);
+        thread::scope(|scope| {
+            let sleeping = scope.spawn(|| receiver.next().is_none());
+            while sender.0.state().wake_at.is_none() {
+                thread::yield_now();
+            }
+            assert_eq!(spare(&sender), SPARE_AT_REST);
+            drop(sender);
+            assert!(sleeping.join().unwrap());
+        });
+    }
+
+    #[test]
+    fn a_few_lines_take_no_more_room_than_they_count_for() {
+        let (sender, receiver) = queue(1 << 20, Counter::noop());
+        let mut block = sender.block(1);
+        block.room()[..3].copy_from_slice(b"{}\n");
+        block.line_written(3);
+        sender.send(block);
+        assert_eq!(spare(&sender), 1);
+        let short = receiver.next().unwrap();
+        assert_eq!((short.lines(), short.bytes()), (1, &b"{}\n"[..]));
+        assert_eq!(short.room.len(), 3);
+        receiver.done(short);
+        assert_eq!(spare(&sender), 1);
+    }
+
+    #[test]
+    fn what_finds_no_room_is_counted_and_its_block_kept() {
+        let dropped = Arc::new(metrics::atomics::AtomicU64::new(0));
+        let (sender, receiver) = queue(BLOCK_BYTES, Counter::from_arc(Arc::clone(&dropped)));
+        sender.send(block(BLOCK_BYTES));
+        let mut more = Block::with_room(BLOCK_BYTES);
+        more.line_written(BLOCK_BYTES - 1);
+        more.line_written(1);
+        sender.send(more);
+        assert_eq!(dropped.load(std::sync::atomic::Ordering::Relaxed), 2);
+        assert_eq!(spare(&sender), 1);
+        assert_eq!(receiver.next().map(|block| block.lines()), Some(1));
     }
 }

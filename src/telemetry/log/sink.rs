@@ -9,15 +9,6 @@ use std::io::{self, Write};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// A block is handed over when it has grown to this, or at the worker's next tick.
-const BLOCK_BYTES: usize = 64 * 1024;
-
-/// Room that a block has at first.
-const FIRST_BYTES: usize = 4 * 1024;
-
-/// A line is rarely longer.
-const LINE_BYTES: usize = 2 * 1024;
-
 /// Between two looks of the writer, when it has found something.
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -36,14 +27,11 @@ pub struct Sink {
     state: RefCell<SinkState>,
 }
 
+#[derive(Default)]
 struct SinkState {
     clock: Clock,
-    lines: u64,
-    /// Room for any line so far, in which each is written before it joins the block.
-    line: Vec<u8>,
-    block: Vec<u8>,
-    /// Room for the next block: as much as the last one took.
-    expected: usize,
+    /// Without room while there are no lines.
+    block: Block,
 }
 
 // === impl Log ===
@@ -70,13 +58,7 @@ impl Log {
     pub fn sink(&self) -> Sink {
         Sink {
             queue: self.queue.clone(),
-            state: RefCell::new(SinkState {
-                clock: Clock::default(),
-                lines: 0,
-                line: vec![0; LINE_BYTES],
-                block: Vec::new(),
-                expected: FIRST_BYTES,
-            }),
+            state: RefCell::default(),
         }
     }
 
@@ -100,19 +82,19 @@ impl Log {
 fn write_blocks(mut out: impl Write, waiting: &Receiver, dropped: &Counter) {
     let mut broken = false;
     while let Some(block) = waiting.next() {
-        let written = out.write_all(&block.bytes).and_then(|()| out.flush());
-        waiting.done(block.bytes.len());
+        let lines = block.lines();
+        let written = out.write_all(block.bytes()).and_then(|()| out.flush());
+        waiting.done(block);
         match written {
             Ok(()) => broken = false,
             Err(error) => {
-                dropped.increment(block.lines);
+                dropped.increment(lines);
                 if !broken {
                     broken = true;
                     tracing::warn!(%error, "the request log can't be written to standard output: lines are dropped and counted in kvgauge_log_lines_dropped_total");
                 }
             }
         }
-        drop(block);
         waiting.pause(PAUSE);
     }
 }
@@ -123,31 +105,19 @@ impl Sink {
     /// Writes one line.
     pub fn write(&self, record: &Record<'_>) {
         let mut state = self.state.borrow_mut();
-        let state = &mut *state;
+        let SinkState { clock, block } = &mut *state;
         let needed = record.most_bytes();
-        if state.line.len() < needed {
-            state.line.resize(needed, 0);
+        if block.room().len() < needed {
+            hand_over(block, &self.queue);
+            *block = self.queue.block(needed);
         }
-        let length = record.write(state.clock.line_begins(), &mut state.line);
-        if state.block.capacity() == 0 {
-            state.block.reserve_exact(state.expected);
-        }
-        let line = state.line.get(..length).unwrap_or_default();
-        state.block.extend_from_slice(line);
-        state.lines += 1;
-        // A block of a short queue may not fill it.
-        let most = (BLOCK_BYTES - LINE_BYTES).min(self.queue.most_bytes() / 2);
-        if state.block.len() >= most {
-            state.hand_over(&self.queue);
-        }
+        let length = record.write(clock.line_begins(), block.room());
+        block.line_written(length);
     }
 
     /// Hands over what there is. Call it every 100 ms.
     pub fn flush(&self) {
-        let mut state = self.state.borrow_mut();
-        if state.lines > 0 {
-            state.hand_over(&self.queue);
-        }
+        hand_over(&mut self.state.borrow_mut().block, &self.queue);
     }
 }
 
@@ -157,14 +127,86 @@ impl Drop for Sink {
     }
 }
 
-// === impl SinkState ===
+fn hand_over(block: &mut Block, queue: &Sender) {
+    if block.lines() > 0 {
+        queue.send(std::mem::take(block));
+    }
+}
 
-impl SinkState {
-    fn hand_over(&mut self, queue: &Sender) {
-        self.expected = (self.block.len() + LINE_BYTES).clamp(FIRST_BYTES, BLOCK_BYTES);
-        queue.send(Block {
-            lines: std::mem::take(&mut self.lines),
-            bytes: std::mem::take(&mut self.block),
-        });
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::telemetry::log::Usage;
+    use std::sync::{Arc, Mutex};
+
+    #[derive(Clone, Default)]
+    struct Written(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Written {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn record(path: &str) -> Record<'_> {
+        Record {
+            method: Some("GET"),
+            path: Some(path),
+            status: Some(200),
+            version: Some("1.1"),
+            client: "127.0.0.1",
+            error_type: None,
+            request_model: None,
+            response_model: None,
+            usage: Usage::default(),
+            trace_id: None,
+            request_id: None,
+            upstream_request_id: None,
+            outcome: "complete",
+            duration: Duration::ZERO,
+            ttft: None,
+            tpot: None,
+            stream: None,
+            bytes_in: 0,
+            bytes_out: 0,
+            kv_start: b"",
+            kv_end: b"",
+        }
+    }
+
+    #[test]
+    fn each_line_is_written_once_in_its_order_whatever_its_length() {
+        let out = Written::default();
+        let log = Log::start(out.clone(), 64 << 20, Counter::noop()).unwrap();
+        let sink = log.sink();
+        // A block's end falls into each of the lengths, and some lines are longer than a block.
+        let long = format!("\"a\":\"{}\"", "x".repeat(40_000));
+        for n in 0..3000 {
+            let path = format!("/{n}/{}", "y".repeat(n % 1000));
+            let kv_start = if n % 100 == 0 { long.as_bytes() } else { b"" };
+            sink.write(&Record {
+                kv_start,
+                ..record(&path)
+            });
+            if n % 500 == 0 {
+                sink.flush();
+            }
+        }
+        drop(sink);
+        log.finish();
+        let written = out.0.lock().unwrap();
+        let mut lines = 0;
+        for (n, line) in str::from_utf8(&written).unwrap().lines().enumerate() {
+            let line: serde_json::Value = serde_json::from_str(line).unwrap();
+            let path = format!("/{n}/{}", "y".repeat(n % 1000));
+            assert_eq!(line["url.path"], path);
+            assert_eq!(line["a"].is_string(), n % 100 == 0);
+            lines += 1;
+        }
+        assert_eq!(lines, 3000);
     }
 }
