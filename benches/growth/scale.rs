@@ -36,7 +36,7 @@ impl Scale {
             is_trial: false,
             streams: &[10, 100, 1000, 10_000],
             chunks_a_second: 8000,
-            sources: &[1, 4, 16, 64, 256],
+            sources: &[1, 4, 16, 64],
             series: &[
                 (1000, 250),
                 (10_000, 250),
