@@ -1,5 +1,5 @@
-//! Has the linker lay the functions that run side by side, where it can: `layout/functions` is the list,
-//! `layout/record` writes it. What never runs is not read into memory then.
+//! Has the linker lay the functions that run side by side, where it can: `profile/functions` is the list,
+//! `profile/record` writes it. What never runs is not read into memory then.
 //!
 //! A linker that can't (GNU ld), another target or a debug build does without.
 
@@ -7,7 +7,7 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-const LIST: &str = "layout/functions";
+const LIST: &str = "profile/functions";
 
 fn main() {
     println!("cargo::rerun-if-changed={LIST}");
