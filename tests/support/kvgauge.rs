@@ -108,7 +108,7 @@ impl Setup {
         let file = folder.path().join("kvgauge.toml");
         std::fs::write(&file, &self.settings).unwrap();
 
-        let program = env!("CARGO_BIN_EXE_kvgauge");
+        let program = program();
         let mut before = String::new();
         if let Some(limit) = self.open_files {
             before.push_str(&format!("ulimit -n {limit} && "));
@@ -159,6 +159,11 @@ impl Setup {
     }
 }
 
+/// The binary under test: that of this build, or the one that `KVGAUGE_BINARY` names, as a release is.
+pub(crate) fn program() -> String {
+    std::env::var("KVGAUGE_BINARY").unwrap_or_else(|_| env!("CARGO_BIN_EXE_kvgauge").to_owned())
+}
+
 /// Runs the binary to its end, which must come soon.
 pub(crate) fn run(arguments: &[&str]) -> Output {
     run_with(arguments, &[])
@@ -166,7 +171,7 @@ pub(crate) fn run(arguments: &[&str]) -> Output {
 
 /// The same with these variables.
 pub(crate) fn run_with(arguments: &[&str], environment: &[(&str, &str)]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_kvgauge"));
+    let mut command = Command::new(program());
     without_settings(&mut command);
     command.envs(environment.iter().copied());
     let mut child = command
