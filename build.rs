@@ -11,6 +11,9 @@ const LIST: &str = "profile/functions";
 
 fn main() {
     println!("cargo::rerun-if-changed={LIST}");
+    // What `profile/rustc` hands to the compiler; of the dependencies cargo can't be told.
+    println!("cargo::rerun-if-changed=profile/counts");
+    println!("cargo::rerun-if-changed=profile/compiler");
     let variable = |name| env::var(name).unwrap_or_default();
     let root = PathBuf::from(variable("CARGO_MANIFEST_DIR"));
     let words = [

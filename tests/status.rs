@@ -7,7 +7,7 @@ mod support;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::Command;
-use support::kvgauge::run;
+use support::kvgauge::{program, run};
 use support::page::Behaviour;
 use support::{Kvgauge, Page, Setup, Upstream, get};
 
@@ -152,7 +152,7 @@ fn a_running_kvgauge_says_the_same() {
     assert_eq!(status(&[&format!("{admin}/kv")]), want);
 
     // Where nobody is named, it is the one that would be started here.
-    let output = Command::new(env!("CARGO_BIN_EXE_kvgauge"))
+    let output = Command::new(program())
         .arg("status")
         .env("KVGAUGE_ADMIN_LISTEN", kvgauge.admin.to_string())
         .output()
