@@ -202,22 +202,28 @@ first requests have run a second. Look at unknown= in X-KV-Pools, at /sources, a
                 summary: "decode serves, but without --enable-metrics: its usage is unknown",
                 story: "\
 The decode server runs without --enable-metrics: requests are answered, and its usage is unknown.
-Look at /sources, or run kvgauge doctor: they say what is wrong and what to do.",
+Look at /sources: it says what is wrong and what to do, as kvgauge doctor does.",
                 traffic: vec![light()],
                 change: |config| config.decode_engine.metrics = false,
             },
             Scenario::Hung => Plan {
                 name: "hung",
-                summary: "each minute decode's scheduler hangs for 30 s: its page stands still, and so do requests",
+                summary: "decode's scheduler hangs, for 30 s and for 90: its page stands still, as do requests",
                 story: "\
-After 15 s, and each minute from then on, decode's scheduler hangs for 30 s. Its HTTP server still
-answers, so its page stands still: usage does not move while requests wait. Look at
-kvgauge_source_unchanged_seconds on /metrics, and at a chat call that does not go on.",
+After 15 s decode's scheduler hangs for 30 s, after 75 s for 90 s; each three minutes again. Its
+HTTP server still answers, so its page stands still: usage does not move while requests wait. Look
+at kvgauge_source_unchanged_seconds on /metrics, and at a chat call that does not go on.",
                 traffic: vec![light()],
                 change: |config| {
                     config.decode_script = Some(Script {
-                        changes: &[(15, Condition::Hung), (45, Condition::Serving)],
-                        every: 60,
+                        // The second one is long enough for alerts to notice.
+                        changes: &[
+                            (15, Condition::Hung),
+                            (45, Condition::Serving),
+                            (75, Condition::Hung),
+                            (165, Condition::Serving),
+                        ],
+                        every: 180,
                     });
                 },
             },
