@@ -217,8 +217,8 @@ kvgauge doctor does.",
                 summary: "decode's scheduler hangs now and then: its page stands still",
                 story: "\
 After 15 s decode's scheduler hangs for 30 s, after 75 s for 90 s; so it goes
-on every three minutes. Its HTTP server still answers, so that its page stands still:
-usage does not move, while requests wait. Look at
+on every three minutes. Its HTTP server still answers, so that its page stands
+still: usage does not move, while requests wait. Look at
 kvgauge_source_unchanged_seconds on /metrics, and at a call without a token.",
                 traffic: vec![light()],
                 change: |config| {
