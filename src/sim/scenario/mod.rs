@@ -147,7 +147,7 @@ preempted at /kv.",
                     most: 160,
                 }],
                 change: |config| {
-                    config.decode_engine.reserved_output = Some(512);
+                    config.decode_engine.reserved_output = Some(128);
                     for engine in [&mut config.prefill_engine, &mut config.decode_engine] {
                         engine.stream_interval = 16;
                     }
