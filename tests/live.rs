@@ -39,7 +39,10 @@ impl Event {
         assert_eq!(self.field("event"), "moment");
         let moment: Value = serde_json::from_str(self.field("data")).unwrap();
         let faults = Schema::named("live").faults("/$defs/moment", &moment);
-        assert!(faults.is_empty(), "against the schema: {faults:?}\n{moment:#}");
+        assert!(
+            faults.is_empty(),
+            "against the schema: {faults:?}\n{moment:#}"
+        );
         moment
     }
 }
@@ -122,7 +125,12 @@ fn times(history: &Value) -> Vec<u64> {
 }
 
 fn numbers(column: &Value) -> Vec<Option<f64>> {
-    column.as_array().unwrap().iter().map(Value::as_f64).collect()
+    column
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(Value::as_f64)
+        .collect()
 }
 
 fn with(decode: &Page) -> (Kvgauge, Upstream) {
@@ -147,7 +155,10 @@ fn a_moment_comes_at_once_and_then_each_second() {
     let client = Client::connect(kvgauge.admin);
     let mut listener = Listener::of(client, "Accept-Encoding: gzip\r\n");
     let head = &listener.head;
-    assert_eq!(head.get("content-type").as_deref(), Some("text/event-stream"));
+    assert_eq!(
+        head.get("content-type").as_deref(),
+        Some("text/event-stream")
+    );
     assert_eq!(head.get("cache-control").as_deref(), Some("no-store"));
     assert_eq!(head.get("content-encoding"), None);
     let first = listener.moment();
@@ -155,7 +166,10 @@ fn a_moment_comes_at_once_and_then_each_second() {
     assert_eq!(first["kvgauge"]["phase"], "serving");
     let url = format!("http://{}", upstream.address());
     assert_eq!(first["kvgauge"]["upstream"], url);
-    assert_eq!((&first["warn"], &first["crit"]), (&json!(0.85), &json!(0.95)));
+    assert_eq!(
+        (&first["warn"], &first["crit"]),
+        (&json!(0.85), &json!(0.95))
+    );
     assert_eq!(first["headline"], "decode");
     // The role is that of /kv.
     let mut role = first["roles"][0].clone();
@@ -170,7 +184,10 @@ fn a_moment_comes_at_once_and_then_each_second() {
     assert_eq!(pool["pool"], Value::Null, "it is the only one");
     assert_eq!(first["pools_left_out"], 0);
     let source = &first["sources"][0];
-    assert_eq!((&source["state"], &source["message"]), (&json!("up"), &Value::Null));
+    assert_eq!(
+        (&source["state"], &source["message"]),
+        (&json!("up"), &Value::Null)
+    );
     assert_eq!(first["errors"], json!([]));
     assert_eq!(first["requests"], json!([]));
     // Nothing ended, so nothing is known of how long it took.
@@ -183,7 +200,10 @@ fn a_moment_comes_at_once_and_then_each_second() {
     };
     for n in 1..3 {
         let id: u64 = listener.next().unwrap().field("id").parse().unwrap();
-        assert!((n..=n + 1).contains(&(id - first_id)), "{n}: {id} {first_id}");
+        assert!(
+            (n..=n + 1).contains(&(id - first_id)),
+            "{n}: {id} {first_id}"
+        );
     }
     let taken = start.elapsed();
     assert!(taken >= Duration::from_millis(2_900), "{taken:?}");
@@ -196,7 +216,11 @@ fn a_source_that_dies_is_unknown_and_a_gap_in_the_history() {
     kvgauge.until_up("decode");
     let mut listener = Listener::to(&kvgauge);
     listener.until("known", |moment| moment["roles"][0]["usage"].is_number());
-    let last_of = |name: &str| numbers(&history(&kvgauge)["roles"][0][name]).last().copied();
+    let last_of = |name: &str| {
+        numbers(&history(&kvgauge)["roles"][0][name])
+            .last()
+            .copied()
+    };
     eventually("a step with a usage", || last_of("usage").flatten());
 
     page.set(Behaviour::Refuse);
@@ -213,12 +237,16 @@ fn a_source_that_dies_is_unknown_and_a_gap_in_the_history() {
     assert_eq!(moment["errors"].as_array().unwrap().len(), 1, "{moment:#}");
     assert_eq!(moment["errors"][0]["who"], "decode");
     assert_eq!(moment["errors"][0]["message"], said);
-    eventually("a step without one", || last_of("usage").filter(Option::is_none));
+    eventually("a step without one", || {
+        last_of("usage").filter(Option::is_none)
+    });
 
     page.set(Behaviour::Text(support::data::page(
         "sglang-0.5.23-decode-tp4-busy",
     )));
-    listener.until("known again", |moment| moment["roles"][0]["usage"].is_number());
+    listener.until("known again", |moment| {
+        moment["roles"][0]["usage"].is_number()
+    });
     eventually("a step with one again", || last_of("usage").flatten());
     // Whoever comes now sees the past: known, a gap with its reason, known.
     let history = history(&kvgauge);
@@ -241,7 +269,10 @@ fn a_source_that_dies_is_unknown_and_a_gap_in_the_history() {
     assert_eq!(marks[0]["text"], down);
     assert_eq!(marks[1]["text"], "decode: is read again");
     let times = times(&history);
-    assert!(times.windows(2).all(|pair| pair[1] - pair[0] == 2), "{times:?}");
+    assert!(
+        times.windows(2).all(|pair| pair[1] - pair[0] == 2),
+        "{times:?}"
+    );
     let at = marks[0]["time"].as_u64().unwrap();
     assert!((times[0]..=times[0] + 60).contains(&at), "{at} {times:?}");
 }
@@ -272,7 +303,10 @@ fn streaming() -> Upstream {
 
 fn ask(kvgauge: &Kvgauge) -> Response {
     let body = r#"{"model":"m","stream":true}"#;
-    fetch(kvgauge.listen, post("/v1/chat/completions?secret=1", "", body))
+    fetch(
+        kvgauge.listen,
+        post("/v1/chat/completions?secret=1", "", body),
+    )
 }
 
 #[test]
@@ -308,7 +342,10 @@ fn traffic_and_the_last_requests_are_shown_with_how_full_it_was() {
     assert_eq!(request["id"], line["request.id"]);
     assert_eq!(request["timestamp"], line["timestamp"]);
     assert_eq!(request["ttft_ms"], line["ttft_ms"]);
-    assert_eq!((&request["input_tokens"], &request["output_tokens"]), (&json!(7), &json!(2)));
+    assert_eq!(
+        (&request["input_tokens"], &request["output_tokens"]),
+        (&json!(7), &json!(2))
+    );
     for end in ["kv_start_usage", "kv_end_usage"] {
         assert_eq!(request[end], 0.9305, "{end}");
     }
@@ -328,7 +365,10 @@ fn traffic_and_the_last_requests_are_shown_with_how_full_it_was() {
     assert_eq!(traffic["in_flight"], 0);
     let rate = |name: &str| traffic[name].as_f64().unwrap();
     let ratio = |a: &str, b: &str| rate(a) / rate(b);
-    assert!((ratio("requests_per_s", "failed_per_s") - 2.5).abs() < 1e-9, "{traffic:#}");
+    assert!(
+        (ratio("requests_per_s", "failed_per_s") - 2.5).abs() < 1e-9,
+        "{traffic:#}"
+    );
     assert!((ratio("input_tokens_per_s", "output_tokens_per_s") - 3.5).abs() < 1e-9);
     for what in ["ttft_ms", "duration_ms"] {
         for quantile in ["p50", "p90", "p99"] {
@@ -337,10 +377,14 @@ fn traffic_and_the_last_requests_are_shown_with_how_full_it_was() {
         }
     }
     let rates = |name: &str| numbers(&history(&kvgauge)["traffic"][name]);
-    eventually("a step of it", || rates("requests_per_s").last().copied().flatten());
+    eventually("a step of it", || {
+        rates("requests_per_s").last().copied().flatten()
+    });
     let first = rates("requests_per_s")[0];
     assert_eq!(first, None, "one look gives no rate");
-    eventually("its times", || rates("ttft_p50_ms").last().copied().flatten());
+    eventually("its times", || {
+        rates("ttft_p50_ms").last().copied().flatten()
+    });
 }
 
 /// What keeps the list bounded: the newest fifty.
@@ -517,7 +561,10 @@ fn streams_end_at_once_when_it_leaves() {
     held.reset();
     assert_eq!(kvgauge.exit_code(PATIENCE), 0);
     let (_, end) = watching.client.rest();
-    assert!(matches!(end, End::Complete | End::Cut | End::Reset), "{end:?}");
+    assert!(
+        matches!(end, End::Complete | End::Cut | End::Reset),
+        "{end:?}"
+    );
 }
 
 #[test]

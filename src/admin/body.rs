@@ -24,7 +24,9 @@ impl HttpBody for Body {
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         match self.get_mut() {
             Body::Whole(whole) => Pin::new(whole).poll_frame(cx),
-            Body::Events(events) => events.poll_next(cx).map(|text| Some(Ok(Frame::data(text?)))),
+            Body::Events(events) => events
+                .poll_next(cx)
+                .map(|text| Some(Ok(Frame::data(text?)))),
         }
     }
 

@@ -104,7 +104,6 @@ impl Chronicler {
         let traffic = past.window.traffic(now.at, &look);
         past.window.keep(now.at, look);
         past.history.note(now.at, &states, &traffic);
-        past.incidents
-            .look(now.at, now.instant, &snapshot.sources);
+        past.incidents.look(now.at, now.instant, &snapshot.sources);
     }
 }

@@ -154,7 +154,8 @@ impl History {
             self.roles.remove(gone);
         }
         self.roles.push(RoleHistory::new(state));
-        self.roles.sort_by(|a, b| (a.role, &a.model).cmp(&(b.role, &b.model)));
+        self.roles
+            .sort_by(|a, b| (a.role, &a.model).cmp(&(b.role, &b.model)));
         self.roles.iter_mut().find(|role| is(role))
     }
 
@@ -377,10 +378,7 @@ mod tests {
         note(&mut history, 102.3, &[decode(0.75)]);
         let unreachable = RoleState::unknown(Role::Decode, None, Unknown::Unreachable);
         note(&mut history, 103.9, &[unreachable]);
-        assert_eq!(
-            column(&history, 0, "usage"),
-            [Some(0.5), Some(0.75), None]
-        );
+        assert_eq!(column(&history, 0, "usage"), [Some(0.5), Some(0.75), None]);
         assert_eq!(column(&history, 0, "used")[0], Some(12_034.0));
         assert_eq!(column(&history, 0, "fill"), [None; 3]);
         assert_eq!(reasons(&history, 0), ["", "", "unreachable"]);
@@ -423,10 +421,7 @@ mod tests {
         assert_eq!(times(&history, 3_000, 12.9), [2_997, 2_999]);
         // Two ticks at once are one step.
         note(&mut history, 12.4, &[decode(0.9)]);
-        assert_eq!(
-            column(&history, 0, "usage"),
-            [Some(0.5), Some(0.9)]
-        );
+        assert_eq!(column(&history, 0, "usage"), [Some(0.5), Some(0.9)]);
         // Before 1970 there is nothing.
         assert_eq!(times(&history, 1, 12.0), [0, 1]);
     }
@@ -443,14 +438,8 @@ mod tests {
         note(&mut history, 4.0, &[decode(0.6)]);
         let roles: Vec<Role> = history.roles().iter().map(|role| role.role).collect();
         assert_eq!(roles, [Role::Decode, Role::Prefill], "in order");
-        assert_eq!(
-            column(&history, 0, "usage"),
-            [None, Some(0.5), Some(0.6)]
-        );
-        assert_eq!(
-            column(&history, 1, "usage"),
-            [Some(0.1), Some(0.1), None]
-        );
+        assert_eq!(column(&history, 0, "usage"), [None, Some(0.5), Some(0.6)]);
+        assert_eq!(column(&history, 1, "usage"), [Some(0.1), Some(0.1), None]);
         assert_eq!(reasons(&history, 0), ["not_read", "", ""]);
         assert_eq!(reasons(&history, 1), ["", "", "not_read"]);
         // An hour later nothing is left of it.

@@ -67,7 +67,9 @@ impl Incidents {
                 self.say(at.saturating_sub(ago), &source.name, &failure.message);
             }
             match (before.up, source.up) {
-                (Some(false), Some(true)) => self.mark(at, format!("{}: is read again", source.name)),
+                (Some(false), Some(true)) => {
+                    self.mark(at, format!("{}: is read again", source.name))
+                }
                 (None | Some(true), Some(false)) => {
                     let why = failure.map_or("can't be read", |failure| &failure.message);
                     self.mark(at, in_short(&source.name, why));

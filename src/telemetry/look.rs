@@ -169,7 +169,13 @@ mod tests {
     #[test]
     fn quantiles_are_those_of_prometheus() {
         let spread = buckets(&[10, 20, 40, 40]);
-        for (quantile, expected) in [(0.0, 0.0), (0.125, 0.5), (0.5, 2.0), (0.75, 3.0), (1.0, 4.0)] {
+        for (quantile, expected) in [
+            (0.0, 0.0),
+            (0.125, 0.5),
+            (0.5, 2.0),
+            (0.75, 3.0),
+            (1.0, 4.0),
+        ] {
             assert_eq!(spread.quantile(quantile), Some(expected), "{quantile}");
         }
         assert_eq!(buckets(&[0, 0, 0, 8]).quantile(0.5), Some(4.0), "no end");
@@ -216,7 +222,10 @@ mod tests {
         let after = look(&telemetry);
         assert_eq!(after.in_flight, Some(1));
         assert_eq!((after.requests, after.failed), (Some(4), Some(2)));
-        assert_eq!((after.input_tokens, after.output_tokens), (Some(28), Some(20)));
+        assert_eq!(
+            (after.input_tokens, after.output_tokens),
+            (Some(28), Some(20))
+        );
         // All in the bucket from 80 to 100 ms.
         let ttft = after.ttft.unwrap().since(&before.ttft.unwrap());
         assert!((ttft.quantile(0.5).unwrap() - 0.09).abs() < 1e-9);

@@ -72,7 +72,10 @@ fn last_lines(text: &[u8]) -> &[u8] {
     let body = text.len().saturating_sub(1);
     let mut from = text.len();
     let starts = memrchr_iter(b'\n', &text[..body]).map(|at| at + 1);
-    for start in starts.chain((!text.is_empty()).then_some(0)).take(MOST_LINES) {
+    for start in starts
+        .chain((!text.is_empty()).then_some(0))
+        .take(MOST_LINES)
+    {
         if text.len() - start > MOST_BYTES {
             break;
         }
