@@ -110,7 +110,10 @@ impl History {
             role.set(&RoleState::unknown(role.role, None, Unknown::NotRead));
         }
         for state in states {
-            if let Some(role) = self.role_of(state) {
+            let alone = states.iter().filter(|s| s.role == state.role).count() == 1;
+            if !(alone && self.says_it_of_all(state))
+                && let Some(role) = self.role_of(state, alone)
+            {
                 role.present = true;
                 role.set(state);
             }
@@ -143,11 +146,36 @@ impl History {
         }
     }
 
-    /// The place of a role; a new one takes that of one that is gone, where all are taken.
-    fn role_of(&mut self, state: &RoleState) -> Option<&mut RoleHistory> {
+    /// A source that is not read any more names no model: what is said of its role then, that it is
+    /// unknown and why, is said of each model that was there.
+    fn says_it_of_all(&mut self, state: &RoleState) -> bool {
+        if state.model.is_some() || state.usage.is_ok() {
+            return false;
+        }
+        let mut says_it = false;
+        for role in &mut self.roles {
+            if role.role == state.role && role.model.is_some() {
+                says_it = true;
+                role.present = true;
+                role.set(state);
+            }
+        }
+        says_it
+    }
+
+    /// The place of a role; a new one takes that of one that is gone, where all are taken. One that had no
+    /// name before its page could be read, and is `alone`, is the same.
+    fn role_of(&mut self, state: &RoleState, alone: bool) -> Option<&mut RoleHistory> {
         let is = |role: &RoleHistory| role.role == state.role && role.model == state.model;
         if let Some(at) = self.roles.iter().position(is) {
             return self.roles.get_mut(at);
+        }
+        let mut of_role = self.roles.iter_mut().filter(|r| r.role == state.role);
+        if let (true, Some(only), None) = (alone, of_role.next(), of_role.next())
+            && only.model.is_none()
+        {
+            only.model.clone_from(&state.model);
+            return self.roles.iter_mut().find(|role| is(role));
         }
         if self.roles.len() >= MOST_ROLES {
             let gone = self.roles.iter().position(|role| !role.present)?;
@@ -449,6 +477,33 @@ mod tests {
         assert_eq!(history.roles().len(), 1);
         assert_eq!(history.len(), MOST_STEPS);
         assert!(column(&history, 0, "usage").iter().all(Option::is_some));
+    }
+
+    /// While its page is not read a role has no model.
+    #[test]
+    fn a_role_stays_the_same_whether_its_model_is_known_or_not() {
+        let nameless = |why| RoleState::unknown(Role::Decode, None, why);
+        let named = |model: &str| RoleState {
+            model: Some(model.into()),
+            ..decode(0.5)
+        };
+        let mut history = History::default();
+        note(&mut history, 0.0, &[nameless(Unknown::NotRead)]);
+        note(&mut history, 2.0, &[named("m")]);
+        note(&mut history, 4.0, &[nameless(Unknown::Unreachable)]);
+        note(&mut history, 6.0, &[named("m")]);
+        assert_eq!(history.roles().len(), 1);
+        assert_eq!(history.roles()[0].model.as_deref(), Some("m"));
+        let usage = column(&history, 0, "usage");
+        assert_eq!(usage, [None, Some(0.5), None, Some(0.5)]);
+        assert_eq!(reasons(&history, 0), ["not_read", "", "unreachable", ""]);
+        // Of several each.
+        note(&mut history, 8.0, &[named("m"), named("n")]);
+        note(&mut history, 10.0, &[nameless(Unknown::Stale)]);
+        assert_eq!(history.roles().len(), 2);
+        for role in 0..2 {
+            assert_eq!(reasons(&history, role).last(), Some(&"stale"));
+        }
     }
 
     #[test]
