@@ -45,7 +45,7 @@ const NONE: f32 = f32::NAN;
 ///
 /// Times are of a clock that never goes back and that runs on while the machine sleeps. What o'clock it
 /// was is worked out when it is asked for, so the past moves along when the wall clock is set right.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct History {
     /// When the last step was due.
     last: Option<Duration>,
@@ -76,17 +76,6 @@ pub struct RoleHistory {
 struct Column(VecDeque<f32>);
 
 // === impl History ===
-
-impl Default for History {
-    fn default() -> History {
-        History {
-            last: None,
-            length: 0,
-            roles: Vec::new(),
-            traffic: Default::default(),
-        }
-    }
-}
 
 impl History {
     /// Takes note of one step. Where more time has passed than a step, what lies between is unknown; where
@@ -461,8 +450,8 @@ mod tests {
             usage: Ok(0.1),
             ..RoleState::unknown(Role::Prefill, Some("m".into()), Unknown::Absent)
         };
-        note(&mut history, 0.0, &[prefill.clone()]);
-        note(&mut history, 2.0, &[decode(0.5), prefill.clone()]);
+        note(&mut history, 0.0, std::slice::from_ref(&prefill));
+        note(&mut history, 2.0, &[decode(0.5), prefill]);
         note(&mut history, 4.0, &[decode(0.6)]);
         let roles: Vec<Role> = history.roles().iter().map(|role| role.role).collect();
         assert_eq!(roles, [Role::Decode, Role::Prefill], "in order");
