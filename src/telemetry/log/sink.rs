@@ -2,7 +2,7 @@
 //! so that no request ever waits for a slow reader of the log.
 
 use super::queue::{Block, Receiver, Sender, queue};
-use super::{Clock, Record};
+use super::{Clock, Recent, Record};
 use metrics::Counter;
 use std::cell::RefCell;
 use std::io::{self, Write};
@@ -18,6 +18,7 @@ const LAST_LINES: Duration = Duration::from_secs(5);
 /// The writer thread. Hand out a [`Sink`] to each worker, drop them all, then [`Log::finish`].
 pub struct Log {
     queue: Sender,
+    recent: Recent,
     writer: JoinHandle<()>,
 }
 
@@ -47,10 +48,16 @@ impl Log {
         dropped: Counter,
     ) -> io::Result<Log> {
         let (queue, waiting) = queue(most_bytes, dropped.clone());
+        let recent = Recent::default();
+        let kept = recent.clone();
         let writer = thread::Builder::new()
             .name("kvgauge-log".into())
-            .spawn(move || write_blocks(out, &waiting, &dropped))?;
-        Ok(Log { queue, writer })
+            .spawn(move || write_blocks(out, &waiting, &kept, &dropped))?;
+        Ok(Log {
+            queue,
+            recent,
+            writer,
+        })
     }
 
     /// A sink for one worker.
@@ -60,6 +67,12 @@ impl Log {
             queue: self.queue.clone(),
             state: RefCell::default(),
         }
+    }
+
+    /// The last lines, for whoever wants to look at them.
+    #[must_use]
+    pub fn recent(&self) -> Recent {
+        self.recent.clone()
     }
 
     /// Waits until everything handed over is written. Call it after every [`Sink`] is gone:
@@ -79,10 +92,12 @@ impl Log {
     }
 }
 
-fn write_blocks(mut out: impl Write, waiting: &Receiver, dropped: &Counter) {
+fn write_blocks(mut out: impl Write, waiting: &Receiver, recent: &Recent, dropped: &Counter) {
     let mut broken = false;
     while let Some(block) = waiting.next() {
         let lines = block.lines();
+        // Before, as nobody may be reading what is written.
+        recent.keep(block.bytes());
         let written = out.write_all(block.bytes()).and_then(|()| out.flush());
         waiting.done(block);
         match written {
@@ -176,6 +191,44 @@ mod tests {
             kv_start: b"",
             kv_end: b"",
         }
+    }
+
+    /// Takes nothing until it is let.
+    struct Stuck(std::sync::mpsc::Receiver<()>);
+
+    impl Write for Stuck {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let _ = self.0.recv();
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn the_last_lines_can_be_looked_at_though_nobody_takes_them() {
+        let (let_go, stuck) = std::sync::mpsc::channel();
+        let log = Log::start(Stuck(stuck), 64 << 10, Counter::noop()).unwrap();
+        let (sink, recent) = (log.sink(), log.recent());
+        for n in 0..1000 {
+            sink.write(&record(&format!("/{n}")));
+            if n == 0 {
+                sink.flush();
+                while recent.changes() == 0 {
+                    thread::yield_now();
+                }
+            }
+        }
+        let lines = String::from_utf8(recent.lines().0).unwrap();
+        assert!(lines.contains("\"/0\""), "{lines}");
+        assert_eq!(lines.lines().count(), 1, "the rest waits or is lost");
+        drop((let_go, sink));
+        log.finish();
+        // Now the end of what was not lost is there.
+        let lines = String::from_utf8(recent.lines().0).unwrap();
+        assert_eq!(lines.lines().count(), super::super::MOST_LINES);
     }
 
     #[test]
