@@ -9,10 +9,12 @@ pub mod names;
 mod panics;
 mod process;
 mod recorder;
+mod reloads;
 mod routes;
 
 pub use diagnostics::init_diagnostics;
 pub use meters::{Direction, Finished, Meters};
 pub use panics::watch_panics;
 pub use recorder::Telemetry;
+pub use reloads::{ReloadResult, Reloads};
 pub use routes::{method_label, route_label};
