@@ -28,7 +28,9 @@ fn source(name: &str, page: &Page) -> String {
 }
 
 fn started(settings: &str) -> Kvgauge {
-    Setup::new(Upstream::ok().address()).settings(settings).start()
+    // It answers until the tests are over.
+    let upstream = Box::leak(Box::new(Upstream::ok()));
+    Setup::new(upstream.address()).settings(settings).start()
 }
 
 /// Names at `/sources`.

@@ -44,12 +44,13 @@ fn the_manual_pages_are_those_of_the_program() {
     let names: Vec<&String> = written.keys().collect();
     assert_eq!(names, shipped.keys().collect::<Vec<_>>());
     for (name, text) in &written {
-        assert_eq!(text, &shipped[name], "docs/man/{name}: run `kvgauge man docs/man`");
+        assert!(text == &shipped[name], "docs/man/{name} is old: run `kvgauge man docs/man`");
     }
     assert!(!names.iter().any(|name| name.contains("sim")), "{names:?}");
     assert!(written["kvgauge-serve.1"].contains("upstream"));
     let output = run(&["man"]);
-    assert_eq!(String::from_utf8(output.stdout).unwrap(), written["kvgauge.1"]);
+    let printed = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(printed.trim_end(), written["kvgauge.1"].trim_end());
 }
 
 #[test]
@@ -69,7 +70,8 @@ fn the_completions_are_those_of_the_program() {
         let text = String::from_utf8(output.stdout).unwrap();
         let path = format!("config/completions/{name}");
         let shipped = fs::read_to_string(root(&path)).unwrap();
-        assert_eq!(text, shipped, "{path}: run `kvgauge completions {shell} > {path}`");
+        let same = text.trim_end() == shipped.trim_end();
+        assert!(same, "{path} is old: run `kvgauge completions {shell} > {path}`");
         assert!(text.contains("doctor") && !text.contains("kvgauge__sim"), "{shell}");
     }
     assert_eq!(run(&["completions", "tcsh"]).status.code(), Some(64));

@@ -138,7 +138,8 @@ fn the_manager_hears_that_it_lives_for_as_long_as_it_does() {
 
 #[test]
 fn a_manager_that_is_not_there_is_told_once_and_nothing_else_happens() {
-    let kvgauge = Setup::new(Upstream::ok().address())
+    let upstream = Upstream::ok();
+    let kvgauge = Setup::new(upstream.address())
         .environment("NOTIFY_SOCKET", "/nowhere/notify")
         .start();
     kvgauge.says("the service manager that NOTIFY_SOCKET names can't be told");
