@@ -295,9 +295,8 @@ fn a_reload_takes_what_it_can_and_names_the_rest() {
         let (new, _) = load_all("", Some((config::environment_name(key).unwrap(), value)));
         let reloaded = Reloaded::between(&old, new.clone());
         let named = |list: &[config::Change]| {
-            list.iter().any(|change| {
-                change.new == value && (change.key == key || key == "upstream.url")
-            })
+            list.iter()
+                .any(|change| change.new == value && (change.key == key || key == "upstream.url"))
         };
         match config::in_force(key).unwrap() {
             InForce::Reload => {

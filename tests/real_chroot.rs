@@ -44,7 +44,14 @@ impl Alone {
         let mut child = Command::new("chroot")
             .args(["--userspec=65532:65532"])
             .arg(root.path())
-            .args(["/kvgauge", "serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"])
+            .args([
+                "/kvgauge",
+                "serve",
+                "--listen",
+                "127.0.0.1:0",
+                "--admin",
+                "127.0.0.1:0",
+            ])
             .args(["--workers", "1", "--upstream", upstream])
             .args(["--source", source])
             .stdin(Stdio::null())
@@ -76,10 +83,17 @@ impl Alone {
     fn works(&self) {
         let (listen, admin) = (self.address("listening on "), self.address("admin on "));
         let answer = get(listen, "/v1/models");
-        assert_eq!(answer.status(), 200, "{}\n{}", answer.text(), self.said.text());
+        assert_eq!(
+            answer.status(),
+            200,
+            "{}\n{}",
+            answer.text(),
+            self.said.text()
+        );
         eventually("the source is read", || {
             let page = get(admin, "/metrics").text();
-            page.contains("kvgauge_source_up{source=\"decode\"} 1").then_some(())
+            page.contains("kvgauge_source_up{source=\"decode\"} 1")
+                .then_some(())
         });
         assert_eq!(get(admin, "/healthz").status(), 200);
     }

@@ -23,7 +23,9 @@ use support::{Client, Page, Upstream, eventually, get};
 const NEEDED: &str = "needs systemd-analyze and kubernetes-validate: tests/run";
 
 fn config(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("config").join(path)
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("config")
+        .join(path)
 }
 
 /// The units, with this program in place of the installed one.
@@ -71,7 +73,11 @@ fn the_service_is_locked_up() {
         .output()
         .expect(NEEDED);
     assert!(output.status.success(), "{}", said(&output));
-    assert!(said(&output).contains("Overall exposure level"), "{}", said(&output));
+    assert!(
+        said(&output).contains("Overall exposure level"),
+        "{}",
+        said(&output)
+    );
 }
 
 #[test]
@@ -83,9 +89,21 @@ fn systemd_passes_its_sockets() {
     let mut command = Command::new("systemd-socket-activate");
     command
         .args(["-l", &listen.to_string(), "-l", &admin.to_string()])
-        .args(["--fdname", "listen:admin", env!("CARGO_BIN_EXE_kvgauge"), "serve"])
+        .args([
+            "--fdname",
+            "listen:admin",
+            env!("CARGO_BIN_EXE_kvgauge"),
+            "serve",
+        ])
         // Nobody can bind these.
-        .args(["--listen", "192.0.2.1:1", "--admin", "192.0.2.1:2", "--workers", "1"])
+        .args([
+            "--listen",
+            "192.0.2.1:1",
+            "--admin",
+            "192.0.2.1:2",
+            "--workers",
+            "1",
+        ])
         .args(["--upstream", &format!("http://{}", upstream.address())])
         .args(["--source", &format!("a={}", page.url())]);
     let program = Program::start("systemd-socket-activate", &mut command);
@@ -94,13 +112,17 @@ fn systemd_passes_its_sockets() {
     assert_eq!(get(listen, "/").status(), 200);
     assert_eq!(get(admin, "/healthz").status(), 200);
     eventually("it is said", || {
-        program.errors().contains("listen = 192.0.2.1:1 is not used").then_some(())
+        program
+            .errors()
+            .contains("listen = 192.0.2.1:1 is not used")
+            .then_some(())
     });
 }
 
 /// The documents of a file.
 fn documents(path: &str) -> Vec<Value> {
-    let code = "import json, sys, yaml; print(json.dumps(list(yaml.safe_load_all(open(sys.argv[1])))))";
+    let code =
+        "import json, sys, yaml; print(json.dumps(list(yaml.safe_load_all(open(sys.argv[1])))))";
     let output = Command::new(python())
         .args(["-c", code])
         .arg(config(path))
@@ -138,7 +160,10 @@ fn kubernetes_takes_the_manifests() {
 #[ignore = "needs PyYAML: tests/run"]
 fn the_manifests_fit_each_other_and_kvgauge() {
     let all = documents("kubernetes/sidecar.yaml");
-    let text = of_kind(&all, "ConfigMap")["data"]["kvgauge.toml"].as_str().unwrap().to_owned();
+    let text = of_kind(&all, "ConfigMap")["data"]["kvgauge.toml"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     let flags = kvgauge::config::Flags::default();
     let (settings, warnings) =
         kvgauge::config::load_text(Path::new("kvgauge.toml"), &text, [], &flags).unwrap();
@@ -179,10 +204,20 @@ fn the_manifests_fit_each_other_and_kvgauge() {
     let args = router["args"].as_array().unwrap();
     let wanted = format!("--port={}", settings.upstream.port);
     assert!(args.iter().any(|arg| *arg == wanted.as_str()), "{wanted}");
-    let source = settings.sources.iter().find(|s| &*s.name == "router").unwrap();
+    let source = settings
+        .sources
+        .iter()
+        .find(|s| &*s.name == "router")
+        .unwrap();
     let wanted = format!("--prometheus-port={}", source.url.port);
     assert!(args.iter().any(|arg| *arg == wanted.as_str()), "{wanted}");
-    let file = own["args"].as_array().unwrap().last().unwrap().as_str().unwrap();
+    let file = own["args"]
+        .as_array()
+        .unwrap()
+        .last()
+        .unwrap()
+        .as_str()
+        .unwrap();
     let folder = own["volumeMounts"][0]["mountPath"].as_str().unwrap();
     assert_eq!(file, format!("{folder}/kvgauge.toml"));
     for container in [router, own] {
@@ -192,13 +227,19 @@ fn the_manifests_fit_each_other_and_kvgauge() {
         assert_eq!(security["capabilities"]["drop"][0], "ALL");
     }
     assert_eq!(pod["securityContext"]["runAsNonRoot"], true);
-    assert_eq!(pod["securityContext"]["seccompProfile"]["type"], "RuntimeDefault");
+    assert_eq!(
+        pod["securityContext"]["seccompProfile"]["type"],
+        "RuntimeDefault"
+    );
 
     let labels = &deployment["spec"]["template"]["metadata"]["labels"];
     let notes = &deployment["spec"]["template"]["metadata"]["annotations"];
     assert_eq!(notes["prometheus.io/port"], port("metrics").to_string());
     assert_eq!(notes["prometheus.io/path"], "/metrics");
-    assert_eq!(of_kind(&all, "Service")["spec"]["ports"][0]["targetPort"], "http");
+    assert_eq!(
+        of_kind(&all, "Service")["spec"]["ports"][0]["targetPort"],
+        "http"
+    );
     assert_eq!(&of_kind(&all, "Service")["spec"]["selector"], labels);
 
     let monitors = documents("kubernetes/podmonitor.yaml");
@@ -206,9 +247,19 @@ fn the_manifests_fit_each_other_and_kvgauge() {
     assert_eq!(monitor["apiVersion"], "monitoring.coreos.com/v1");
     assert_eq!(&monitor["spec"]["selector"]["matchLabels"], labels);
     let endpoint = &monitor["spec"]["podMetricsEndpoints"][0];
-    assert_eq!((&endpoint["port"], &endpoint["path"]), (&"metrics".into(), &"/metrics".into()));
+    assert_eq!(
+        (&endpoint["port"], &endpoint["path"]),
+        (&"metrics".into(), &"/metrics".into())
+    );
     // No key that Prometheus Operator's PodMetricsEndpoint does not have.
-    let known = ["port", "path", "interval", "honorLabels", "relabelings", "authorization"];
+    let known = [
+        "port",
+        "path",
+        "interval",
+        "honorLabels",
+        "relabelings",
+        "authorization",
+    ];
     for monitor in &monitors {
         for endpoint in monitor["spec"]["podMetricsEndpoints"].as_array().unwrap() {
             for key in endpoint.as_object().unwrap().keys() {

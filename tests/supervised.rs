@@ -40,7 +40,10 @@ impl Manager {
 
     fn told(&self) -> Vec<String> {
         let mut buffer = [0; 4096];
-        let n = self.socket.recv(&mut buffer).expect("kvgauge tells something");
+        let n = self
+            .socket
+            .recv(&mut buffer)
+            .expect("kvgauge tells something");
         let text = String::from_utf8(buffer[..n].to_vec()).unwrap();
         text.lines().map(str::to_owned).collect()
     }
@@ -80,14 +83,24 @@ fn the_manager_is_told_of_begin_reload_drain_and_end() {
     kvgauge.reload(&settings);
     let reloading = manager.told();
     assert_eq!(reloading[0], "RELOADING=1");
-    let at: u64 = reloading[1].strip_prefix("MONOTONIC_USEC=").unwrap().parse().unwrap();
+    let at: u64 = reloading[1]
+        .strip_prefix("MONOTONIC_USEC=")
+        .unwrap()
+        .parse()
+        .unwrap();
     assert!(at > 0);
-    assert_eq!(manager.told(), ["READY=1", "STATUS=the settings are reloaded"]);
+    assert_eq!(
+        manager.told(),
+        ["READY=1", "STATUS=the settings are reloaded"]
+    );
     kvgauge.reload("nonsense = 1\n");
     assert_eq!(manager.told()[0], "RELOADING=1");
     let told = manager.told();
     assert_eq!(told[0], "READY=1");
-    assert!(told[1].contains("refused, those from before are in force"), "{told:?}");
+    assert!(
+        told[1].contains("refused, those from before are in force"),
+        "{told:?}"
+    );
 
     let mut client = Client::connect(kvgauge.listen);
     client.send("GET / HTTP/1.1\r\nHost: k\r\n\r\n");
@@ -119,7 +132,10 @@ fn the_manager_hears_that_it_lives_for_as_long_as_it_does() {
     manager.socket.set_nonblocking(false).unwrap();
     let quiet = std::time::Duration::from_millis(700);
     manager.socket.set_read_timeout(Some(quiet)).unwrap();
-    assert!(manager.socket.recv(&mut buffer).is_err(), "it is told of one that stands still");
+    assert!(
+        manager.socket.recv(&mut buffer).is_err(),
+        "it is told of one that stands still"
+    );
     manager.socket.set_read_timeout(Some(PATIENCE)).unwrap();
     kvgauge.signal(Unix::CONT);
     manager.until("WATCHDOG=1");
@@ -174,7 +190,9 @@ impl Passed {
 
     fn says(&self, words: &str) {
         let found = self.said.wait(PATIENCE, |lines, ended| {
-            let there = lines.iter().any(|l| String::from_utf8_lossy(l).contains(words));
+            let there = lines
+                .iter()
+                .any(|l| String::from_utf8_lossy(l).contains(words));
             there.then_some(true).or_else(|| ended.then_some(false))
         });
         assert_eq!(found, Some(true), "{words}: {}", self.said.text());
@@ -203,13 +221,30 @@ fn sockets_that_are_passed_are_listened_on_and_stay_open_behind_it() {
     // The addresses of the settings are taken: nobody binds them.
     let (taken, used) = listener();
     let used = used.to_string();
-    let arguments = ["--upstream", &url, "--source", &source, "--listen", &used, "--admin", "127.0.0.1:1", "--workers", "1"];
-    for (names, swapped) in [("", false), ("LISTEN_FDNAMES=kvgauge.socket:kvgauge.socket", false), ("LISTEN_FDNAMES=admin:listen", true)] {
+    let arguments = [
+        "--upstream",
+        &url,
+        "--source",
+        &source,
+        "--listen",
+        &used,
+        "--admin",
+        "127.0.0.1:1",
+        "--workers",
+        "1",
+    ];
+    for (names, swapped) in [
+        ("", false),
+        ("LISTEN_FDNAMES=kvgauge.socket:kvgauge.socket", false),
+        ("LISTEN_FDNAMES=admin:listen", true),
+    ] {
         let ((first, a), (second, b)) = (listener(), listener());
         let kept = [first.try_clone().unwrap(), second.try_clone().unwrap()];
         let (listen, admin) = if swapped { (b, a) } else { (a, b) };
         let mut kvgauge = Passed::start([first, second], names, &arguments);
-        kvgauge.says(&format!("a socket was passed for {listen}: listen = {used} is not used"));
+        kvgauge.says(&format!(
+            "a socket was passed for {listen}: listen = {used} is not used"
+        ));
         kvgauge.says(&format!("listening on {listen}"));
         kvgauge.says(&format!("admin on {admin}"));
         assert_eq!(get(listen, "/").status(), 200, "{names}");
@@ -230,15 +265,34 @@ fn sockets_that_are_passed_are_listened_on_and_stay_open_behind_it() {
 fn sockets_for_somebody_else_are_left_alone_and_what_is_wrong_is_said() {
     let page = Page::refusing();
     let source = format!("a={}", page.url());
-    let arguments = ["--source", &source, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--workers", "1"];
+    let arguments = [
+        "--source",
+        &source,
+        "--listen",
+        "127.0.0.1:0",
+        "--admin",
+        "127.0.0.1:0",
+        "--workers",
+        "1",
+    ];
     let ((first, a), (second, _)) = (listener(), listener());
     let kvgauge = Passed::start([first, second], "LISTEN_PID=1", &arguments);
     kvgauge.says("admin on");
-    assert!(!kvgauge.said.text().contains(&a.to_string()), "{}", kvgauge.said.text());
+    assert!(
+        !kvgauge.said.text().contains(&a.to_string()),
+        "{}",
+        kvgauge.said.text()
+    );
     for (environment, said) in [
         ("LISTEN_FDS=two", "LISTEN_FDS=\"two\" is no number"),
-        ("LISTEN_FDS=4000000000", "LISTEN_FDS=4000000000 are more than 16"),
-        ("LISTEN_FDNAMES=listen:listen", "Two sockets were passed for listen"),
+        (
+            "LISTEN_FDS=4000000000",
+            "LISTEN_FDS=4000000000 are more than 16",
+        ),
+        (
+            "LISTEN_FDNAMES=listen:listen",
+            "Two sockets were passed for listen",
+        ),
     ] {
         let kvgauge = Passed::start([listener().0, listener().0], environment, &arguments);
         kvgauge.says(said);

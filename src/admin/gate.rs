@@ -190,9 +190,15 @@ mod tests {
         // Settings that are read anew: the token with them, then another file, then none.
         std::fs::write(&path, "three").unwrap();
         let mut settings = Settings::clone(&settings);
-        assert_eq!(status_with(&Arc::new(settings.clone()), "two", now), Some(401));
+        assert_eq!(
+            status_with(&Arc::new(settings.clone()), "two", now),
+            Some(401)
+        );
         settings.admin.bearer_file = Some(folder.path().join("none").into());
-        assert_eq!(status_with(&Arc::new(settings.clone()), "three", now), Some(503));
+        assert_eq!(
+            status_with(&Arc::new(settings.clone()), "three", now),
+            Some(503)
+        );
         settings.admin.bearer_file = None;
         assert_eq!(status_with(&Arc::new(settings), "", now), None);
     }

@@ -162,7 +162,9 @@ fn answer(request: &Request<Incoming>, shared: &Rc<Shared>) -> Answering {
     // First of all, so that who has no token learns nothing of what is there.
     if !route.is_some_and(|route| route.open)
         && let Some(refusal) =
-            shared.gate.refusal(&shared.settings(), request.headers(), Instant::now())
+            shared
+                .gate
+                .refusal(&shared.settings(), request.headers(), Instant::now())
     {
         return at_once(refusal);
     }

@@ -239,7 +239,12 @@ pub fn command() -> clap::Command {
         .version(env!("CARGO_PKG_VERSION"))
         .disable_help_subcommand(true)
         .subcommand_required(true)
-        .subcommands(whole.get_subcommands().filter(|c| !c.is_hide_set()).cloned());
+        .subcommands(
+            whole
+                .get_subcommands()
+                .filter(|c| !c.is_hide_set())
+                .cloned(),
+        );
     if let Some(about) = whole.get_about() {
         shown = shown.about(about.clone());
     }

@@ -19,7 +19,9 @@ pub fn run(args: &Man) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let folder = folder.display();
-            eprintln!("The manual pages can't be written into {folder} ({error}): name a folder that can be");
+            eprintln!(
+                "The manual pages can't be written into {folder} ({error}): name a folder that can be"
+            );
             ExitCode::FAILURE
         }
     }

@@ -102,7 +102,9 @@ fn serve(args: &args::Serve, settings: Settings) -> anyhow::Result<()> {
         supervisor.stopping();
         let cut = async move {
             while signals.next().await == Told::Reload {
-                tracing::warn!("SIGHUP: the settings are not read any more, as kvgauge is draining");
+                tracing::warn!(
+                    "SIGHUP: the settings are not read any more, as kvgauge is draining"
+                );
             }
         };
         server.leave(cut).await;

@@ -267,10 +267,7 @@ mod tests {
                 reloaded.at_restart[0].to_string(),
                 "listen 127.0.0.1:30080 -> 0.0.0.0:1"
             );
-            assert_eq!(
-                reloaded.changed[0].to_string(),
-                "scrape.interval 1s -> 2s"
-            );
+            assert_eq!(reloaded.changed[0].to_string(), "scrape.interval 1s -> 2s");
             let again = Reloaded::between(
                 &reloaded.settings,
                 read("listen = ':1'\nscrape.interval = '2s'\n"),

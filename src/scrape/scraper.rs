@@ -77,11 +77,18 @@ impl Scraper {
         on_read: impl Fn() + Send + Sync + 'static,
     ) -> Scraper {
         let board = Board::new(snapshot);
-        board.set(settings.now().sources.iter().zip(0..).map(|(source, id)| Entry {
-            id: Id(id),
-            state: Arc::new(initial(source)),
-            page: None,
-        }));
+        board.set(
+            settings
+                .now()
+                .sources
+                .iter()
+                .zip(0..)
+                .map(|(source, id)| Entry {
+                    id: Id(id),
+                    state: Arc::new(initial(source)),
+                    page: None,
+                }),
+        );
         Scraper {
             settings,
             board,
@@ -256,12 +263,18 @@ impl Crew {
         } else {
             self.settings.replace(Arc::clone(&new));
         }
-        let reads_as_before = old.scrape == new.scrape
-            && old.metrics == new.metrics
-            && old.mappings == new.mappings;
+        let reads_as_before =
+            old.scrape == new.scrape && old.metrics == new.metrics && old.mappings == new.mappings;
         let plan = plan(&new, &self.lists.borrow());
         self.left_out(&plan.beyond);
-        self.become_those(&plan.sources, if reads_as_before { Stay::AsTheyAre } else { Stay::Anew });
+        self.become_those(
+            &plan.sources,
+            if reads_as_before {
+                Stay::AsTheyAre
+            } else {
+                Stay::Anew
+            },
+        );
         let discoveries = self.discoveries.borrow().clone();
         self.reports.board.found(discoveries);
     }

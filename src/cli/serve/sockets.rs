@@ -67,10 +67,7 @@ impl Sockets {
 
 /// Which socket is whose: by its name (`listen`, `admin`), else by its address, else by its place in the
 /// row.
-fn places(
-    passed: Vec<Inherited>,
-    wanted: [SocketAddr; 2],
-) -> anyhow::Result<[Option<Place>; 2]> {
+fn places(passed: Vec<Inherited>, wanted: [SocketAddr; 2]) -> anyhow::Result<[Option<Place>; 2]> {
     let mut places = [None, None];
     let count = passed.len();
     let mut left = Vec::new();
@@ -177,6 +174,9 @@ mod tests {
         assert!(error.starts_with("3 sockets were passed"), "{error}");
         let two = (0..2).map(|_| socket(Some("admin")).0).collect();
         let error = addresses(two, elsewhere).unwrap_err().to_string();
-        assert!(error.starts_with("Two sockets were passed for admin"), "{error}");
+        assert!(
+            error.starts_with("Two sockets were passed for admin"),
+            "{error}"
+        );
     }
 }

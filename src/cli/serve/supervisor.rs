@@ -5,8 +5,8 @@ use super::Server;
 use crate::proxy::Beats;
 use sd_notify::NotifyState;
 use std::cell::Cell;
-use std::io;
 use std::future::pending;
+use std::io;
 use std::time::Duration;
 use tokio::time::{MissedTickBehavior, interval};
 
