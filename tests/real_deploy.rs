@@ -145,7 +145,7 @@ fn kubernetes_takes_the_manifests() {
     for version in ["1.29", ""] {
         let mut command = Command::new(&program);
         if !version.is_empty() {
-            command.args(["--version", version]);
+            command.args(["-k", version]);
         }
         let output = command
             .arg("--strict")

@@ -427,3 +427,36 @@ fn hand_out(
         }
     }))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_worker_that_hangs_is_seen_and_one_that_has_ended_is_not_missed() {
+        let (end, ended) = std::sync::mpsc::sync_channel::<()>(0);
+        let lives = thread::spawn(move || {
+            let _ = ended.recv();
+            Ok(())
+        });
+        let gone = thread::spawn(|| Ok(()));
+        while !gone.is_finished() {
+            thread::yield_now();
+        }
+        let loads: Arc<[Arc<Load>]> = (0..2).map(|_| Arc::default()).collect();
+        let running = Running {
+            threads: vec![lives, gone],
+            loads: Arc::clone(&loads),
+        };
+        let mut beats = Beats::default();
+        assert!(running.all_beat(&mut beats), "nothing is known yet");
+        loads[0].beat();
+        assert!(running.all_beat(&mut beats));
+        assert!(!running.all_beat(&mut beats), "it has not gone on");
+        assert!(!running.all_beat(&mut beats));
+        loads[0].beat();
+        assert!(running.all_beat(&mut beats));
+        drop(end);
+        running.join().unwrap();
+    }
+}
