@@ -128,7 +128,7 @@ impl Scraper {
         crew.become_those(&settings.sources, Stay::AsTheyAre);
         tokio::task::spawn_local(async move {
             while let Some(new) = current.next().await {
-                crew.follow(new);
+                crew.follow(&new);
             }
         });
     }
@@ -253,19 +253,19 @@ impl Crew {
     }
 
     /// Takes over settings that were read anew.
-    fn follow(self: &Rc<Self>, new: Arc<Settings>) {
+    fn follow(self: &Rc<Self>, new: &Arc<Settings>) {
         let old = self.settings();
         let looks_as_before = old.discovery == new.discovery
             && old.scrape == new.scrape
             && old.mappings == new.mappings;
         if !looks_as_before {
-            self.look_for_more(&new);
+            self.look_for_more(new);
         } else {
-            self.settings.replace(Arc::clone(&new));
+            self.settings.replace(Arc::clone(new));
         }
         let reads_as_before =
             old.scrape == new.scrape && old.metrics == new.metrics && old.mappings == new.mappings;
-        let plan = plan(&new, &self.lists.borrow());
+        let plan = plan(new, &self.lists.borrow());
         self.left_out(&plan.beyond);
         self.become_those(
             &plan.sources,
