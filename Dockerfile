@@ -16,10 +16,12 @@ COPY Cargo.toml Cargo.lock build.rs ./
 COPY src src
 COPY layout layout
 COPY benches benches
-# With a target named the flags are not those of build scripts and macros, which can't be static.
+# With a target named the flags are not those of build scripts and macros, which can't be static. The
+# second flag has random numbers asked of the kernel, not looked for in /dev.
 RUN --mount=type=cache,target=/usr/local/cargo/registry --mount=type=cache,target=/src/target \
     target="$(rustc -vV | sed -n 's/^host: //p')" \
-    && RUSTFLAGS='-C target-feature=+crt-static' cargo build --release --locked --bin kvgauge --target "$target" \
+    && RUSTFLAGS='-C target-feature=+crt-static --cfg getrandom_backend="linux_getrandom"' \
+       cargo build --release --locked --bin kvgauge --target "$target" \
     && install -D -m 755 "target/$target/release/kvgauge" /out/kvgauge
 
 FROM scratch
