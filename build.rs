@@ -2,6 +2,9 @@
 //! `profile/record` writes it. What never runs is not read into memory then.
 //!
 //! A linker that can't (GNU ld), another target or a debug build does without.
+//!
+//! And refuses a static build for glibc without the flag that it needs: random numbers would be looked for
+//! by name in a library that is not there, then in `/dev`, which may be empty, and each request would fail.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -9,12 +12,25 @@ use std::process::{Command, Stdio};
 
 const LIST: &str = "profile/functions";
 
+/// What a static build is made with.
+const STATIC: &str =
+    r#"RUSTFLAGS='-C target-feature=+crt-static --cfg getrandom_backend="linux_getrandom"'"#;
+
 fn main() {
     println!("cargo::rerun-if-changed={LIST}");
     // What `profile/rustc` hands to the compiler; of the dependencies cargo can't be told.
     println!("cargo::rerun-if-changed=profile/counts");
     println!("cargo::rerun-if-changed=profile/compiler");
     let variable = |name| env::var(name).unwrap_or_default();
+    let is_static = variable("CARGO_CFG_TARGET_FEATURE")
+        .split(',')
+        .any(|feature| feature == "crt-static");
+    if is_static
+        && variable("CARGO_CFG_TARGET_ENV") == "gnu"
+        && variable("CARGO_CFG_GETRANDOM_BACKEND").is_empty()
+    {
+        println!("cargo::error=a static build needs one more flag, {STATIC}");
+    }
     let root = PathBuf::from(variable("CARGO_MANIFEST_DIR"));
     let words = [
         format!("-Wl,--symbol-ordering-file={}", root.join(LIST).display()),

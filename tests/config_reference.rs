@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)] // helpers of tests are tests
 
-use kvgauge::config::{self, Flags, Settings};
+use kvgauge::config::{self, Flags, InForce, Reloaded, Settings};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -285,6 +285,32 @@ fn every_key_moves_its_own_setting_and_no_other() {
         assert_eq!(differences[0].value, value);
     }
     assert_eq!(left, Vec::<String>::new(), "keys without a value here");
+}
+
+/// A reload does with each key what the table of the code says.
+#[test]
+fn a_reload_takes_what_it_can_and_names_the_rest() {
+    let old = Settings::defaults();
+    for (key, value) in OTHERS {
+        let (new, _) = load_all("", Some((config::environment_name(key).unwrap(), value)));
+        let reloaded = Reloaded::between(&old, new.clone());
+        let named = |list: &[config::Change]| {
+            list.iter()
+                .any(|change| change.new == value && (change.key == key || key == "upstream.url"))
+        };
+        match config::in_force(key).unwrap() {
+            InForce::Reload => {
+                assert!(named(&reloaded.changed), "{key}: {reloaded:?}");
+                assert!(reloaded.at_restart.is_empty(), "{key}");
+                assert_eq!(*reloaded.settings, new, "{key}");
+            }
+            InForce::Restart => {
+                assert!(named(&reloaded.at_restart), "{key}: {reloaded:?}");
+                assert!(reloaded.changed.is_empty(), "{key}");
+                assert_eq!(*reloaded.settings, old, "{key}");
+            }
+        }
+    }
 }
 
 #[test]

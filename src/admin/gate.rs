@@ -1,12 +1,15 @@
 //! Who is told anything: whoever asks, or, with `admin.bearer_file`, who brings its token (RFC 6750).
 //! Probes have none, so `/healthz` and `/readyz` stay open.
+//!
+//! Settings that are read anew may name another file, and the same file is read again with them: a token
+//! that is taken back is then worth nothing at once.
 
 use super::{Answer, text};
+use crate::config::Settings;
 use crate::net::{Bearer, Keeper};
 use http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use std::cell::RefCell;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use subtle::ConstantTimeEq as _;
@@ -28,8 +31,12 @@ const KEEPER: Keeper = Keeper {
 };
 
 /// See the [module](self) description.
-pub struct Gate {
-    token: Option<RefCell<Bearer>>,
+pub struct Gate(RefCell<Known>);
+
+struct Known {
+    /// With which the file was read.
+    settings: Arc<Settings>,
+    token: Option<Bearer>,
 }
 
 // === impl Gate ===
@@ -37,15 +44,23 @@ pub struct Gate {
 impl Gate {
     /// Reads the token's file, if one is set. One that can't be read opens nothing.
     #[must_use]
-    pub fn new(file: Option<&Arc<Path>>) -> Gate {
-        Gate {
-            token: file.map(|file| RefCell::new(Bearer::new(file, KEEPER))),
-        }
+    pub fn new(settings: &Arc<Settings>) -> Gate {
+        Gate(RefCell::new(Known {
+            settings: Arc::clone(settings),
+            token: read(settings),
+        }))
     }
 
     /// The answer to who is not let in.
-    pub(super) fn refusal(&self, headers: &HeaderMap, now: Instant) -> Option<Answer> {
-        let mut token = self.token.as_ref()?.borrow_mut();
+    pub(super) fn refusal(
+        &self,
+        settings: &Arc<Settings>,
+        headers: &HeaderMap,
+        now: Instant,
+    ) -> Option<Answer> {
+        let mut known = self.0.borrow_mut();
+        known.follow(settings);
+        let token = known.token.as_mut()?;
         let shown = shown(headers);
         let before = token.value(now);
         let fits = |wanted: &Option<HeaderValue>| {
@@ -81,6 +96,29 @@ impl Gate {
         answer.headers_mut().insert(WWW_AUTHENTICATE, challenge);
         Some(answer)
     }
+}
+
+// === impl Known ===
+
+impl Known {
+    /// Reads the file of these settings, if they are others than before.
+    fn follow(&mut self, settings: &Arc<Settings>) {
+        if Arc::ptr_eq(&self.settings, settings) {
+            return;
+        }
+        let before = std::mem::replace(&mut self.settings, Arc::clone(settings));
+        match &mut self.token {
+            Some(token) if before.admin.bearer_file == settings.admin.bearer_file => {
+                token.renew();
+            }
+            token => *token = read(settings),
+        }
+    }
+}
+
+fn read(settings: &Settings) -> Option<Bearer> {
+    let file = settings.admin.bearer_file.as_ref()?;
+    Some(Bearer::new(file, KEEPER))
 }
 
 /// The token of the only `Authorization` field.
@@ -124,16 +162,20 @@ mod tests {
     #[test]
     fn a_renewed_token_is_looked_for_no_more_than_once_a_second() {
         let folder = tempfile::tempdir().unwrap();
-        let path: Arc<Path> = folder.path().join("token").into();
+        let path: Arc<std::path::Path> = folder.path().join("token").into();
         std::fs::write(&path, "one").unwrap();
-        let gate = Gate::new(Some(&path));
-        let status = |token: &str, now| {
+        let mut settings = Settings::defaults();
+        settings.admin.bearer_file = Some(Arc::clone(&path));
+        let settings = Arc::new(settings);
+        let gate = Gate::new(&settings);
+        let status_with = |settings: &Arc<Settings>, token: &str, now| {
             let mut headers = HeaderMap::new();
             let value = HeaderValue::from_str(&format!("Bearer {token}")).unwrap();
             headers.insert(AUTHORIZATION, value);
-            gate.refusal(&headers, now)
+            gate.refusal(settings, &headers, now)
                 .map(|answer| answer.status().as_u16())
         };
+        let status = |token: &str, now| status_with(&settings, token, now);
         let now = Instant::now();
         assert_eq!(status("one", now), None);
         std::fs::write(&path, "two").unwrap();
@@ -144,6 +186,20 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.append(AUTHORIZATION, HeaderValue::from_static("Bearer two"));
         headers.append(AUTHORIZATION, HeaderValue::from_static("Bearer no"));
-        assert!(gate.refusal(&headers, now).is_some());
+        assert!(gate.refusal(&settings, &headers, now).is_some());
+        // Settings that are read anew: the token with them, then another file, then none.
+        std::fs::write(&path, "three").unwrap();
+        let mut settings = Settings::clone(&settings);
+        assert_eq!(
+            status_with(&Arc::new(settings.clone()), "two", now),
+            Some(401)
+        );
+        settings.admin.bearer_file = Some(folder.path().join("none").into());
+        assert_eq!(
+            status_with(&Arc::new(settings.clone()), "three", now),
+            Some(503)
+        );
+        settings.admin.bearer_file = None;
+        assert_eq!(status_with(&Arc::new(settings), "", now), None);
     }
 }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 pub(super) fn kv(shared: &Shared) -> Answer {
     let now = Instant::now();
-    let settings = &shared.settings;
+    let settings = shared.settings();
     let states = engine::observe(shared.board.load().snapshot(), now, settings.scrape.max_age);
     let headline = engine::headline(&states, settings.headers.headline);
     super::json(&json!({
@@ -67,7 +67,7 @@ pub(super) async fn sources(shared: Rc<Shared>) -> Answer {
     // Conflicts are seen in a merge.
     let _ = Sharing::page(&shared, Format::CLASSIC, false).await;
     let now = Instant::now();
-    let max_age = shared.settings.scrape.max_age;
+    let max_age = shared.settings().scrape.max_age;
     let view = shared.board.load();
     let sources: Vec<Value> = view
         .snapshot()

@@ -24,7 +24,7 @@ const MOST_LABEL: usize = 80;
 pub(super) fn render(shared: &Shared, requests: &mut Requests) -> (u64, String) {
     let now = Now::look();
     requests.renew(&shared.recent);
-    let settings = &shared.settings;
+    let settings = shared.settings();
     let max_age = settings.scrape.max_age;
     let view = shared.board.load();
     let snapshot = view.snapshot();

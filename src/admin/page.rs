@@ -59,7 +59,8 @@ pub(super) fn values(headers: &HeaderMap, name: HeaderName) -> impl Iterator<Ite
 pub(super) fn render(shared: &Shared, format: Format, now: Instant) -> Bytes {
     let view = shared.board.load();
     let snapshot = view.snapshot();
-    let max_age = shared.settings.scrape.max_age;
+    let settings = shared.settings();
+    let max_age = settings.scrape.max_age;
     let states = engine::observe(snapshot, now, max_age);
 
     let recorded = shared.telemetry.render();
@@ -70,7 +71,7 @@ pub(super) fn render(shared: &Shared, format: Format, now: Instant) -> Bytes {
     let mut pages: Vec<Arc<Prepared>> = own.into_iter().flatten().map(Arc::new).collect();
     let pinned = pages.len().min(OWN_PAGES);
     let mut sources = Vec::new();
-    if shared.settings.metrics.expose != Expose::None {
+    if settings.metrics.expose != Expose::None {
         for (source, page) in view.sources() {
             // A source that has failed past its time vanishes with its series.
             let current = source

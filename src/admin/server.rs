@@ -3,7 +3,7 @@
 
 use super::stall::Stalling;
 use super::{Answering, Conflicts, Gate, Live, ROUTES, Sharing, at_once, index, page, text};
-use crate::config::Settings;
+use crate::config::{Current, Settings};
 use crate::exposition::takes_gzip;
 use crate::proxy::Phase;
 use crate::publish::Chronicle;
@@ -48,8 +48,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
 /// What the endpoints show.
 pub struct Shared {
-    /// The settings.
-    pub settings: Arc<Settings>,
+    /// The settings that are in force.
+    pub settings: Current,
     /// The newest readings and pages.
     pub board: Board,
     /// kvgauge's own counts.
@@ -81,6 +81,12 @@ pub struct Admin {
 // === impl Shared ===
 
 impl Shared {
+    /// The settings that are in force now.
+    #[must_use]
+    pub fn settings(&self) -> Arc<Settings> {
+        self.settings.now()
+    }
+
     /// Whether traffic is welcome.
     #[must_use]
     pub fn ready(&self) -> bool {
@@ -171,7 +177,10 @@ fn answer(request: &Request<Incoming>, shared: &Rc<Shared>) -> Answering {
     let route = ROUTES.iter().find(|route| route.path == path);
     // First of all, so that who has no token learns nothing of what is there.
     if !route.is_some_and(|route| route.open)
-        && let Some(refusal) = shared.gate.refusal(request.headers(), Instant::now())
+        && let Some(refusal) =
+            shared
+                .gate
+                .refusal(&shared.settings(), request.headers(), Instant::now())
     {
         return at_once(refusal);
     }

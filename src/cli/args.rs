@@ -4,7 +4,7 @@ use super::demo::DemoArgs;
 use super::sim::SimArgs;
 use crate::config::{CRIT, Flags, WARN};
 use clap::error::ErrorKind;
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::PathBuf;
@@ -99,6 +99,25 @@ pub enum Command {
         after_help = "Example:\n  kvgauge check /etc/kvgauge.toml"
     )]
     Check(Check),
+    /// Print completions for a shell
+    #[command(
+        long_about = "Prints what a shell needs to complete kvgauge's commands and flags. Those of \
+                      this version are in config/completions, too.",
+        after_help = "Examples:\n  \
+            kvgauge completions bash > /usr/share/bash-completion/completions/kvgauge\n  \
+            kvgauge completions zsh > /usr/share/zsh/vendor-completions/_kvgauge\n  \
+            kvgauge completions fish > /usr/share/fish/vendor_completions.d/kvgauge.fish"
+    )]
+    Completions(Completions),
+    /// Print the manual page, or write all of them
+    #[command(
+        long_about = "Prints kvgauge(1), or writes it and a page for each command into a folder. \
+                      Those of this version are in docs/man, too.",
+        after_help = "Examples:\n  \
+            kvgauge man | man -l -\n  \
+            kvgauge man /usr/share/man/man1"
+    )]
+    Man(Man),
     /// Simulated servers in a process of their own
     #[command(hide = true)]
     Sim(SimArgs),
@@ -193,6 +212,49 @@ pub struct Doctor {
     /// at most 60 s for each model) and look again for up to 35 s
     #[arg(long)]
     pub warmup: bool,
+}
+
+/// `kvgauge completions`
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+pub struct Completions {
+    /// The shell
+    #[arg(value_name = "SHELL")]
+    pub shell: clap_complete::Shell,
+}
+
+/// `kvgauge man`
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+pub struct Man {
+    /// The folder that all pages are written into [default: kvgauge(1) is printed]
+    #[arg(value_name = "FOLDER")]
+    pub folder: Option<PathBuf>,
+}
+
+/// The command line as it is shown, for completions and manual pages: without the hidden commands, which
+/// completions would name.
+#[must_use]
+pub fn command() -> clap::Command {
+    let whole = Typed::command();
+    let mut shown = clap::Command::new("kvgauge")
+        .version(env!("CARGO_PKG_VERSION"))
+        .disable_help_subcommand(true)
+        .subcommand_required(true)
+        .subcommands(
+            whole
+                .get_subcommands()
+                .filter(|c| !c.is_hide_set())
+                .cloned(),
+        );
+    if let Some(about) = whole.get_about() {
+        shown = shown.about(about.clone());
+    }
+    if let Some(about) = whole.get_long_about() {
+        shown = shown.long_about(about.clone());
+    }
+    if let Some(help) = whole.get_after_help() {
+        shown = shown.after_help(help.clone());
+    }
+    shown
 }
 
 /// A command line that there is nothing to do for: help, version, or wrong usage.

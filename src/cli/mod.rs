@@ -2,8 +2,10 @@
 
 pub mod args;
 pub mod check;
+mod completions;
 pub mod demo;
 pub mod doctor;
+mod man;
 mod role_line;
 mod scenario;
 pub mod serve;
@@ -24,6 +26,8 @@ pub fn run() -> ExitCode {
         Ok(Command::Status(args)) => status::run(&args),
         Ok(Command::Doctor(args)) => doctor::run(&args),
         Ok(Command::Check(args)) => check::run(&args),
+        Ok(Command::Completions(args)) => completions::run(&args),
+        Ok(Command::Man(args)) => man::run(&args),
         Err(code) => code,
     }
 }

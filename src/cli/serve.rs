@@ -1,8 +1,13 @@
 //! `kvgauge serve`: settings, threads, signals, and the way out.
 
+mod reload;
+mod signals;
+mod sockets;
+mod supervisor;
+
 use super::args;
 use crate::admin::{Admin, Conflicts, Gate, Live, Shared, Sharing};
-use crate::config::{self, Settings};
+use crate::config::{Holder, Settings};
 use crate::engine;
 use crate::kv;
 use crate::net;
@@ -12,14 +17,16 @@ use crate::scrape::Scraper;
 use crate::telemetry::log::Log;
 use crate::telemetry::{Meters, Telemetry, init_diagnostics, watch_panics};
 use anyhow::Context as _;
-use std::future::pending;
+use reload::Reloader;
+use signals::{Signals, Told};
+use sockets::Sockets;
 use std::net::{SocketAddr, TcpListener};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
+use supervisor::Supervisor;
 use tokio::runtime::{Builder, LocalOptions};
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::time::{interval, sleep, timeout};
 
@@ -35,7 +42,7 @@ pub struct Server {
     pub listen: SocketAddr,
     /// Where operators connect.
     pub admin: SocketAddr,
-    settings: Arc<Settings>,
+    settings: Arc<Holder>,
     telemetry: Arc<Telemetry>,
     snapshot: kv::Handle,
     phase: watch::Sender<Phase>,
@@ -54,20 +61,14 @@ struct MetricsPlane {
 #[must_use]
 pub fn run(args: &args::Serve) -> ExitCode {
     init_diagnostics();
-    let settings = match config::load(args.config.as_deref(), config::environment(), &args.flags())
-    {
-        Ok((settings, warnings)) => {
-            for warning in warnings {
-                tracing::warn!("{warning}");
-            }
-            settings
-        }
+    let settings = match reload::read(args) {
+        Ok(settings) => settings,
         Err(error) => {
             eprintln!("{error}");
             return ExitCode::from(error.exit_code());
         }
     };
-    match serve(settings) {
+    match serve(args, settings) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             tracing::error!("{error:#}");
@@ -76,19 +77,43 @@ pub fn run(args: &args::Serve) -> ExitCode {
     }
 }
 
-fn serve(settings: Settings) -> anyhow::Result<()> {
+fn serve(args: &args::Serve, settings: Settings) -> anyhow::Result<()> {
+    // While this is the only thread.
+    let sockets = Sockets::open(&settings)?;
+    let supervisor = Supervisor::new();
     let runtime = Builder::new_current_thread().enable_all().build()?;
     // Before anything is announced, so that a signal that answers the announcement drains.
     let mut signals = runtime.block_on(async { Signals::new() })?;
-    let server = Server::start(settings, std::io::stdout())?;
+    let server = Server::start_on(sockets, settings, std::io::stdout())?;
+    let reloader = Reloader::new(args, Arc::clone(&server.settings), &server.telemetry);
     server.announce();
-    runtime.block_on(async {
-        let name = signals.next().await;
+    supervisor.ready(&format!("serving on {}", server.listen));
+    let life = async {
+        let name = loop {
+            match signals.next().await {
+                Told::End(name) => break name,
+                Told::Reload => {
+                    supervisor.reloading();
+                    supervisor.ready(&reloader.reload());
+                }
+            }
+        };
         tracing::info!("{name}: draining. A second signal cuts what still runs.");
+        supervisor.stopping();
         let cut = async move {
-            let _ = signals.next().await;
+            while signals.next().await == Told::Reload {
+                tracing::warn!(
+                    "SIGHUP: the settings are not read any more, as kvgauge is draining"
+                );
+            }
         };
         server.leave(cut).await;
+    };
+    runtime.block_on(async {
+        tokio::select! {
+            () = life => {}
+            () = supervisor.watch(&server) => {}
+        }
     });
     server.end()
 }
@@ -104,10 +129,19 @@ impl Server {
         settings: Settings,
         log: impl std::io::Write + Send + 'static,
     ) -> anyhow::Result<Server> {
+        Server::start_on(Sockets::bind(&settings)?, settings, log)
+    }
+
+    fn start_on(
+        sockets: Sockets,
+        settings: Settings,
+        log: impl std::io::Write + Send + 'static,
+    ) -> anyhow::Result<Server> {
+        let Sockets { clients, operators } = sockets;
+        let (listen, admin) = (clients.addr, operators.addr);
         let descriptors = net::raise_descriptor_limit();
         let settings = Arc::new(settings);
-        let (clients, listen) = bind(settings.listen, "listen")?;
-        let (operators, admin) = bind(settings.admin.listen, "admin.listen")?;
+        let holder = Arc::new(Holder::new(Arc::clone(&settings)));
 
         let telemetry = Telemetry::new();
         watch_panics(&telemetry);
@@ -121,7 +155,7 @@ impl Server {
         let scraper = {
             let changed = Arc::clone(&changed);
             let on_read = move || changed.notify_one();
-            Scraper::new(Arc::clone(&settings), snapshot.clone(), on_read)
+            Scraper::new(holder.current(), snapshot.clone(), on_read)
         };
         let max_age = settings.scrape.max_age;
         let headline = settings.headers.headline;
@@ -130,13 +164,13 @@ impl Server {
 
         let chronicle = Chronicle::default();
         let shared = Shared {
-            settings: Arc::clone(&settings),
+            settings: holder.current(),
             board: scraper.board(),
             telemetry: Arc::clone(&telemetry),
             phase: phases.clone(),
             conflicts: Conflicts::default(),
             sharing: Sharing::new(&telemetry),
-            gate: Gate::new(settings.admin.bearer_file.as_ref()),
+            gate: Gate::new(&settings),
             chronicle: chronicle.clone(),
             recent: log.recent(),
             live: Live::default(),
@@ -146,30 +180,30 @@ impl Server {
             snapshot: snapshot.clone(),
             stamps: stamps.clone(),
             changed,
-            max_age,
-            headline,
+            settings: holder.current(),
         };
         let chronicler = Chronicler {
             chronicle,
             snapshot: snapshot.clone(),
             telemetry: Arc::clone(&telemetry),
-            max_age,
+            settings: holder.current(),
         };
-        let metrics_plane = MetricsPlane::start(operators, shared, scraper, publisher, chronicler)
-            .context("The metrics plane can't be started")?;
+        let metrics_plane =
+            MetricsPlane::start(operators.listener, shared, scraper, publisher, chronicler)
+                .context("The metrics plane can't be started")?;
         let running = Plane {
-            settings: Arc::clone(&settings),
             connections: settings.limits.connections_within(descriptors),
+            settings,
             stamps,
             telemetry: Arc::clone(&telemetry),
             phase: phases,
         }
-        .start(clients, &log)
+        .start(clients.listener, &log)
         .context("The workers can't be started")?;
         Ok(Server {
             listen,
             admin,
-            settings,
+            settings: holder,
             telemetry,
             snapshot,
             phase,
@@ -182,13 +216,13 @@ impl Server {
     /// What each role says now.
     #[must_use]
     pub fn observe(&self) -> Vec<kv::RoleState> {
-        let max_age = self.settings.scrape.max_age;
+        let max_age = self.settings.now().scrape.max_age;
         engine::observe(&self.snapshot.load(), Instant::now(), max_age)
     }
 
     /// Says where to look, on standard error.
     fn announce(&self) {
-        let upstream = &self.settings.upstream;
+        let upstream = &self.settings.now().upstream;
         tracing::info!(
             "listening on {}, forwarding to http://{}",
             self.listen,
@@ -204,7 +238,7 @@ impl Server {
     /// Readiness off, the listener closed after `drain.delay`, streams given `drain.timeout` to
     /// finish; `cut` ends all waiting.
     pub async fn leave(&self, cut: impl Future<Output = ()>) {
-        let drain = &self.settings.drain;
+        let drain = self.settings.now().drain.clone();
         self.phase.send_replace(Phase::Leaving);
         let orderly = async {
             sleep(drain.delay).await;
@@ -242,14 +276,6 @@ impl Server {
         self.metrics_plane.end();
         result
     }
-}
-
-fn bind(addr: SocketAddr, key: &str) -> anyhow::Result<(TcpListener, SocketAddr)> {
-    let listener = net::bind(addr).with_context(|| {
-        format!("{addr} ({key}) can't be listened on: choose another address, or end what uses it")
-    })?;
-    let addr = listener.local_addr()?;
-    Ok((listener, addr))
 }
 
 // === impl MetricsPlane ===
@@ -313,60 +339,4 @@ async fn watch_and_tell(
         }
     });
     let _ = ended.await;
-}
-
-// === signals ===
-
-struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-    /// `None` where it was ignored at the start, as `nohup` has it.
-    hang_up: Option<Signal>,
-}
-
-impl Signals {
-    fn new() -> anyhow::Result<Signals> {
-        Ok(Signals {
-            terminate: signal(SignalKind::terminate()).context("SIGTERM can't be watched")?,
-            interrupt: signal(SignalKind::interrupt()).context("SIGINT can't be watched")?,
-            hang_up: (!hang_up_is_ignored())
-                .then(|| signal(SignalKind::hangup()).context("SIGHUP can't be watched"))
-                .transpose()?,
-        })
-    }
-
-    async fn next(&mut self) -> &'static str {
-        let (name, came) = tokio::select! {
-            biased;
-            came = received(self.hang_up.as_mut()) => ("SIGHUP", came),
-            came = self.interrupt.recv() => ("SIGINT", came),
-            came = self.terminate.recv() => ("SIGTERM", came),
-        };
-        if came.is_none() {
-            pending::<()>().await;
-        }
-        name
-    }
-}
-
-async fn received(signal: Option<&mut Signal>) -> Option<()> {
-    match signal {
-        Some(signal) => signal.recv().await,
-        None => pending().await,
-    }
-}
-
-/// Whether whoever started this process has made it deaf to SIGHUP (proc(5), `SigIgn`). Watching the
-/// signal would undo that.
-fn hang_up_is_ignored() -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    ignores_hang_up(&status)
-}
-
-fn ignores_hang_up(status: &str) -> bool {
-    status
-        .lines()
-        .find_map(|line| line.strip_prefix("SigIgn:"))
-        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
-        .is_some_and(|mask| mask & 1 != 0)
 }

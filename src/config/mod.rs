@@ -3,10 +3,12 @@
 //! Three layers lie over the defaults: a TOML file, the variables `KVGAUGE_…`, the flags. Each is
 //! read on its own into the same raw form (`raw.rs`), so that every value keeps the place that it
 //! came from; the layers are merged key by key (the sources as a whole), put over the defaults, and
-//! validated as [`Settings`]. Everything that is wrong is reported at once, each with its place.
+//! validated as [`Settings`]. Everything that is wrong is reported at once, each with its place. Read anew
+//! while kvgauge runs, a part of them is in force at once (`reload.rs`).
 //!
 //! `config/kvgauge.toml` is the reference of all keys; `docs/design.md` has them in one table.
 
+mod current;
 mod defaults;
 mod discovery;
 mod env;
@@ -18,11 +20,13 @@ mod mapping;
 mod names;
 mod pattern;
 mod raw;
+mod reload;
 mod settings;
 mod target;
 mod validate;
 mod value;
 
+pub use current::{Current, Holder};
 pub use defaults::{CRIT, WARN};
 pub use env::environment;
 pub use error::{ConfigError, Origin, Problem, Warning, without_credentials, without_queries};
@@ -30,6 +34,7 @@ pub use keys::{environment_name, keys};
 pub use mapping::{BlockSize, MappedGauge, MappedUnit, Mapping, MappingError, MappingSpec};
 pub use names::ENGINES;
 pub use pattern::Pattern;
+pub use reload::{Change, IN_FORCE, InForce, Reloaded, in_force};
 pub use settings::*;
 
 use layer::Layer;

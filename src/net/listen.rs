@@ -37,6 +37,25 @@ pub fn bind(addr: SocketAddr) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
+/// The same for a socket that listens already, as a service manager has opened it.
+///
+/// # Errors
+/// When it does not listen, or what the system says.
+pub fn adopt(listener: TcpListener) -> io::Result<TcpListener> {
+    let socket = Socket::from(listener);
+    if !socket.is_listener()? {
+        let why = "a socket that was passed does not listen: in its unit, Accept= must be no";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+    }
+    if ACCEPTED_INHERIT {
+        set_options(&socket);
+    }
+    // Whatever the unit says: the queue may be longer than systemd's was for long by default.
+    socket.listen(BACKLOG)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket.into())
+}
+
 /// No delay (an event must leave when it is written) and kernel keep-alive probes.
 pub fn prepare(stream: &TcpStream) {
     set_options(&SockRef::from(stream));
@@ -92,6 +111,23 @@ mod tests {
             assert_eq!(probes(&stream), (true, 30, 10, 3), "{side}");
             assert!(stream.nodelay().unwrap(), "{side}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_socket_that_was_passed_is_as_one_that_was_bound() {
+        let passed = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = passed.local_addr().unwrap();
+        let listener = tokio::net::TcpListener::from_std(adopt(passed).unwrap()).unwrap();
+        let _dialled = TcpStream::connect(address).await.unwrap();
+        let (accepted, _) = listener.accept().await.unwrap();
+        assert_eq!(has_options(&SockRef::from(&accepted)), ACCEPTED_INHERIT);
+        prepare_accepted(&accepted);
+        assert_eq!(probes(&accepted), (true, 30, 10, 3));
+        assert!(accepted.nodelay().unwrap());
+        // A connection is none.
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        let error = adopt(socket.into()).unwrap_err().to_string();
+        assert!(error.contains("Accept= must be no"), "{error}");
     }
 
     #[tokio::test]

@@ -32,6 +32,6 @@ mod usage;
 mod worker;
 
 pub use error::{Outcome, ProxyError, Retry, Stage, Who};
-pub use serve::{Plane, Running, reached};
+pub use serve::{Beats, Plane, Running, reached};
 pub use stamp::{Stamp, StampLayer, StampNames};
 pub use worker::{Load, Phase};

@@ -57,6 +57,10 @@ pub struct Running {
     loads: Arc<[Arc<Load>]>,
 }
 
+/// How far each worker was at the last look.
+#[derive(Debug, Default)]
+pub struct Beats(Vec<usize>);
+
 /// A socket, and its place among the connections: dropped with the connection, however that ends.
 struct Accepted<S> {
     stream: S,
@@ -144,6 +148,18 @@ impl Running {
     #[must_use]
     pub fn ended(&self) -> bool {
         self.threads.iter().all(JoinHandle::is_finished)
+    }
+
+    /// Whether every worker's thread has gone on since the last look, which is some tenths of a second
+    /// ago; one that has ended need not.
+    #[must_use]
+    pub fn all_beat(&self, last: &mut Beats) -> bool {
+        let now: Vec<usize> = self.loads.iter().map(|load| load.beats()).collect();
+        let before = std::mem::replace(&mut last.0, now);
+        let went_on = |at: usize, now: usize| before.get(at).is_none_or(|before| *before != now);
+        let ended = |at: usize| self.threads.get(at).is_none_or(JoinHandle::is_finished);
+        let mut all = last.0.iter().enumerate();
+        all.all(|(at, now)| went_on(at, *now) || ended(at))
     }
 
     /// Waits for every thread.
@@ -289,6 +305,7 @@ async fn tick(worker: Rc<Worker>, connections: Connections) {
     let mut count = 0;
     loop {
         ticks.tick().await;
+        worker.load.beat();
         count = (count + 1) % TICKS_A_SWEEP;
         // A panic here ends this turn, and no other.
         let _ = caught(|| worker.sink.flush());
@@ -409,4 +426,37 @@ fn hand_out(
             let _ = inbox.send(accepted).await;
         }
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_worker_that_hangs_is_seen_and_one_that_has_ended_is_not_missed() {
+        let (end, ended) = std::sync::mpsc::sync_channel::<()>(0);
+        let lives = thread::spawn(move || {
+            let _ = ended.recv();
+            Ok(())
+        });
+        let gone = thread::spawn(|| Ok(()));
+        while !gone.is_finished() {
+            thread::yield_now();
+        }
+        let loads: Arc<[Arc<Load>]> = (0..2).map(|_| Arc::default()).collect();
+        let running = Running {
+            threads: vec![lives, gone],
+            loads: Arc::clone(&loads),
+        };
+        let mut beats = Beats::default();
+        assert!(running.all_beat(&mut beats), "nothing is known yet");
+        loads[0].beat();
+        assert!(running.all_beat(&mut beats));
+        assert!(!running.all_beat(&mut beats), "it has not gone on");
+        assert!(!running.all_beat(&mut beats));
+        loads[0].beat();
+        assert!(running.all_beat(&mut beats));
+        drop(end);
+        running.join().unwrap();
+    }
 }

@@ -32,6 +32,8 @@ pub enum Phase {
 pub struct Load {
     requests: AtomicUsize,
     connections: AtomicUsize,
+    /// Grows while the worker's thread goes on.
+    beats: AtomicUsize,
 }
 
 /// See the [module](self) description.
@@ -156,6 +158,15 @@ impl Load {
     #[must_use]
     pub fn connections(&self) -> usize {
         self.connections.load(Ordering::Relaxed)
+    }
+
+    /// The worker's thread goes on.
+    pub(super) fn beat(&self) {
+        self.beats.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn beats(&self) -> usize {
+        self.beats.load(Ordering::Relaxed)
     }
 
     pub(super) fn request_started(&self) {

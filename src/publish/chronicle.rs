@@ -2,6 +2,7 @@
 //! that the stamp is made of, what went wrong with sources, and the last minute's traffic.
 
 use super::{History, Incidents, STEP};
+use crate::config::Current;
 use crate::engine;
 use crate::kv::Handle;
 use crate::net::again;
@@ -48,8 +49,8 @@ pub struct Chronicler {
     pub snapshot: Handle,
     /// kvgauge's own counts.
     pub telemetry: Arc<Telemetry>,
-    /// Readings older than this are unknown.
-    pub max_age: Duration,
+    /// The settings that are in force: how old a reading may be.
+    pub settings: Current,
 }
 
 // === impl Now ===
@@ -97,7 +98,8 @@ impl Chronicler {
 
     fn write(&self, now: Now) {
         let snapshot = self.snapshot.load();
-        let states = engine::observe(&snapshot, now.instant, self.max_age);
+        let max_age = self.settings.now().scrape.max_age;
+        let states = engine::observe(&snapshot, now.instant, max_age);
         let look = Look::read(&self.telemetry.render());
         let mut past = self.chronicle.past();
         let traffic = past.window.traffic(now.at, &look);

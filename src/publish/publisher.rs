@@ -2,7 +2,7 @@
 //! a value vanishes when its reading is too old, whether or not anyone reads.
 
 use super::Stamps;
-use crate::config::Headline;
+use crate::config::Current;
 use crate::engine;
 use crate::kv::Handle;
 use crate::net::again;
@@ -37,10 +37,9 @@ pub struct Publisher {
     pub stamps: Stamps,
     /// Told after each reading.
     pub changed: Arc<Notify>,
-    /// Readings older than this are unknown.
-    pub max_age: Duration,
-    /// Which role the usage header speaks of.
-    pub headline: Headline,
+    /// The settings that are in force: how old a reading may be, and which role the usage header speaks
+    /// of.
+    pub settings: Current,
 }
 
 impl Publisher {
@@ -64,14 +63,18 @@ impl Publisher {
 
     /// Renders once; says how long what was rendered holds, at most a tick.
     fn publish(&self, now: Instant) -> Duration {
-        let states = engine::observe(&self.snapshot.load(), now, self.max_age);
+        let (max_age, headline) = {
+            let settings = self.settings.now();
+            (settings.scrape.max_age, settings.headers.headline)
+        };
+        let states = engine::observe(&self.snapshot.load(), now, max_age);
         let oldest = states.iter().filter_map(|state| state.age).max();
         // The first reading to grow too old ends the stamp, and the next one is rendered then.
         let holds = match oldest {
-            Some(age) => self.max_age.saturating_sub(age).min(STALLED),
+            Some(age) => max_age.saturating_sub(age).min(STALLED),
             None => STALLED,
         };
-        self.stamps.publish(&states, self.headline, now + holds);
+        self.stamps.publish(&states, headline, now + holds);
         (holds + Duration::from_millis(1)).min(TICK)
     }
 }

@@ -136,6 +136,12 @@ impl Poller {
         }
     }
 
+    /// Goes on from what is known of the source: it is read as before, but with other settings.
+    pub(super) fn resume(&mut self, entry: Entry) {
+        self.state = Arc::unwrap_or_clone(entry.state);
+        self.page = entry.page;
+    }
+
     /// Reads until it is dropped.
     pub(super) async fn run(mut self, reports: Rc<Reports>) {
         loop {

@@ -1,11 +1,12 @@
 //! Who is read: a poller for each source, started when the source comes and ended when it leaves, and a
-//! task for each way in which sources are found.
+//! task for each way in which sources are found. Settings that are read anew start again what they concern;
+//! what is known of a source stays.
 
 use super::allowance::{Allowance, Allowed};
 use super::board::{Board, Discovery, Entry, Id};
 use super::discover::{Finder, Found, Looked, plan};
 use super::poller::{Poller, Shared, initial};
-use crate::config::{Settings, Source};
+use crate::config::{Current, Settings, Source};
 use crate::kv::Handle;
 use crate::net::{Trusts, again};
 use std::cell::{Cell, RefCell};
@@ -20,7 +21,7 @@ const AFTER_PANIC: Duration = Duration::from_secs(10);
 
 /// Keeps reading all sources.
 pub struct Scraper {
-    settings: Arc<Settings>,
+    settings: Current,
     board: Board,
     on_read: Box<dyn Fn() + Send + Sync>,
 }
@@ -33,7 +34,7 @@ pub(super) struct Reports {
 
 /// The pollers that run.
 struct Crew {
-    settings: Arc<Settings>,
+    settings: RefCell<Arc<Settings>>,
     reports: Rc<Reports>,
     members: RefCell<Vec<Member>>,
     next: Cell<u64>,
@@ -41,11 +42,20 @@ struct Crew {
     /// What each way of finding has found; none where nothing was seen yet.
     lists: RefCell<Vec<Vec<Found>>>,
     discoveries: RefCell<Vec<Discovery>>,
+    finders: RefCell<Vec<AbortHandle>>,
     /// Lines of the diagnostics on who comes and goes, and on what is wrong with the lists.
     allowance: RefCell<Allowance>,
     /// Lines on what the sources are like that were found.
     found: Shared,
     started: Instant,
+}
+
+/// What becomes of the pollers of sources that stay.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stay {
+    AsTheyAre,
+    /// They begin anew, from what they know: how they read has changed.
+    Anew,
 }
 
 struct Member {
@@ -58,19 +68,27 @@ struct Member {
 
 impl Scraper {
     /// Puts every source of the settings on the board, as not read yet, and into `snapshot`. `on_read`
-    /// is called after each read, when its result is there, and when sources have come or left.
+    /// is called after each read, when its result is there, and when sources have come or left. Settings
+    /// that are in force later are followed.
     #[must_use]
     pub fn new(
-        settings: Arc<Settings>,
+        settings: Current,
         snapshot: Handle,
         on_read: impl Fn() + Send + Sync + 'static,
     ) -> Scraper {
         let board = Board::new(snapshot);
-        board.set(settings.sources.iter().zip(0..).map(|(source, id)| Entry {
-            id: Id(id),
-            state: Arc::new(initial(source)),
-            page: None,
-        }));
+        board.set(
+            settings
+                .now()
+                .sources
+                .iter()
+                .zip(0..)
+                .map(|(source, id)| Entry {
+                    id: Id(id),
+                    state: Arc::new(initial(source)),
+                    page: None,
+                }),
+        );
         Scraper {
             settings,
             board,
@@ -87,30 +105,32 @@ impl Scraper {
     /// Starts a task for each source on this thread: call it within a tokio `LocalRuntime` or
     /// `LocalSet`.
     pub fn spawn(self) {
-        let trusts = Trusts::default();
-        let finders = Finder::all(&self.settings, &trusts);
-        let discoveries: Vec<Discovery> = finders.iter().map(|f| not_looked(f.kind())).collect();
-        self.board.found(discoveries.clone());
-        let most = self.settings.discovery.max_sources;
+        let mut current = self.settings;
+        let settings = current.now();
+        let most = settings.discovery.max_sources;
         let crew = Rc::new(Crew {
-            settings: self.settings,
+            settings: RefCell::new(Arc::clone(&settings)),
             reports: Rc::new(Reports {
                 board: self.board,
                 on_read: self.on_read,
             }),
             members: RefCell::default(),
             next: Cell::new(0),
-            trusts,
-            lists: RefCell::new(vec![Vec::new(); finders.len()]),
-            discoveries: RefCell::new(discoveries),
+            trusts: Trusts::default(),
+            lists: RefCell::default(),
+            discoveries: RefCell::default(),
+            finders: RefCell::default(),
             allowance: RefCell::new(Allowance::new(Instant::now())),
             found: Rc::new(RefCell::new(Allowance::shared(most, Instant::now()))),
             started: Instant::now(),
         });
-        crew.become_those(&crew.settings.sources);
-        for (at, finder) in finders.into_iter().enumerate() {
-            tokio::task::spawn_local(find(Rc::clone(&crew), at, finder));
-        }
+        crew.look_for_more(&settings);
+        crew.become_those(&settings.sources, Stay::AsTheyAre);
+        tokio::task::spawn_local(async move {
+            while let Some(new) = current.next().await {
+                crew.follow(&new);
+            }
+        });
     }
 }
 
@@ -140,7 +160,7 @@ fn tell_health(unhealthy: &[Arc<str>]) {
 
 /// Keeps looking for sources in one way.
 async fn find(crew: Rc<Crew>, at: usize, mut finder: Finder) {
-    let interval = crew.settings.discovery.interval;
+    let interval = crew.settings().discovery.interval;
     loop {
         let looked = finder.look().await;
         crew.take(at, looked);
@@ -148,18 +168,20 @@ async fn find(crew: Rc<Crew>, at: usize, mut finder: Finder) {
     }
 }
 
-/// Reads a source until this is dropped. One over which kvgauge panics is as if it had not been read,
-/// and is read again later.
+/// Reads a source until this is dropped, from what is `known` of it on. One over which kvgauge panics is as
+/// if it had not been read, and is read again later.
+#[allow(clippy::too_many_arguments, reason = "what a poller is made of")]
 async fn keep_reading(
     id: Id,
     source: Source,
+    known: Option<Entry>,
     settings: Arc<Settings>,
     trusts: Trusts,
     shared: Option<Shared>,
     started: Instant,
     reports: Rc<Reports>,
 ) {
-    let first = Cell::new(true);
+    let (first, known) = (Cell::new(true), Cell::new(known));
     again(AFTER_PANIC, || {
         if !first.replace(false) {
             reports.report(Entry {
@@ -168,7 +190,7 @@ async fn keep_reading(
                 page: None,
             });
         }
-        let poller = Poller::new(
+        let mut poller = Poller::new(
             id,
             source.clone(),
             &settings,
@@ -176,6 +198,9 @@ async fn keep_reading(
             shared.clone(),
             started,
         );
+        if let Some(known) = known.take() {
+            poller.resume(known);
+        }
         poller.run(Rc::clone(&reports))
     })
     .await;
@@ -193,6 +218,67 @@ impl Reports {
 // === impl Crew ===
 
 impl Crew {
+    fn settings(&self) -> Arc<Settings> {
+        Arc::clone(&self.settings.borrow())
+    }
+
+    /// Starts looking for sources as the settings say, in place of how it was done. What a way has found
+    /// that goes on is held until it has looked again.
+    fn look_for_more(self: &Rc<Self>, settings: &Arc<Settings>) {
+        let before = self.settings.replace(Arc::clone(settings));
+        for task in self.finders.take() {
+            task.abort();
+        }
+        let finders = Finder::all(settings, &self.trusts);
+        let known = self.discoveries.take();
+        let mut known: Vec<_> = known.into_iter().zip(self.lists.take()).collect();
+        let (discoveries, lists): (Vec<_>, Vec<_>) = finders
+            .iter()
+            .map(|finder| {
+                let goes_on = finder.at(&before) == finder.at(settings);
+                let known = known.iter_mut().find(|(d, _)| d.kind == finder.kind());
+                match known.filter(|_| goes_on) {
+                    Some((discovery, list)) => (discovery.clone(), std::mem::take(list)),
+                    None => (not_looked(finder.kind()), Vec::new()),
+                }
+            })
+            .unzip();
+        self.reports.board.found(discoveries.clone());
+        self.discoveries.replace(discoveries);
+        self.lists.replace(lists);
+        let tasks = finders.into_iter().enumerate().map(|(at, finder)| {
+            tokio::task::spawn_local(find(Rc::clone(self), at, finder)).abort_handle()
+        });
+        self.finders.replace(tasks.collect());
+    }
+
+    /// Takes over settings that were read anew.
+    fn follow(self: &Rc<Self>, new: &Arc<Settings>) {
+        let old = self.settings();
+        let looks_as_before = old.discovery == new.discovery
+            && old.scrape == new.scrape
+            && old.mappings == new.mappings;
+        if !looks_as_before {
+            self.look_for_more(new);
+        } else {
+            self.settings.replace(Arc::clone(new));
+        }
+        let reads_as_before =
+            old.scrape == new.scrape && old.metrics == new.metrics && old.mappings == new.mappings;
+        let plan = plan(new, &self.lists.borrow());
+        self.left_out(&plan.beyond);
+        self.become_those(
+            &plan.sources,
+            if reads_as_before {
+                Stay::AsTheyAre
+            } else {
+                Stay::Anew
+            },
+        );
+        let discoveries = self.discoveries.borrow().clone();
+        self.reports.board.found(discoveries);
+    }
+
     /// Takes in what one way of finding has seen.
     fn take(&self, at: usize, looked: Looked) {
         self.note(at, &looked);
@@ -200,10 +286,10 @@ impl Crew {
             let mut lists = self.lists.borrow_mut();
             if let Some(list) = lists.get_mut(at).filter(|list| **list != found) {
                 *list = found;
-                let plan = plan(&self.settings, &lists);
+                let plan = plan(&self.settings(), &lists);
                 drop(lists);
                 self.left_out(&plan.beyond);
-                self.become_those(&plan.sources);
+                self.become_those(&plan.sources, Stay::AsTheyAre);
             }
         }
         let discoveries = self.discoveries.borrow().clone();
@@ -245,7 +331,7 @@ impl Crew {
     fn left_out(&self, beyond: &[usize]) {
         for (discovery, n) in self.discoveries.borrow_mut().iter_mut().zip(beyond) {
             if discovery.left_out == 0 && *n > 0 {
-                let (kind, most) = (discovery.kind, self.settings.discovery.max_sources);
+                let (kind, most) = (discovery.kind, self.settings().discovery.max_sources);
                 self.tell(|| {
                     tracing::warn!(
                         "discovery.{kind} has {n} sources more than are taken ({most}): raise discovery.max_sources if all are meant"
@@ -272,7 +358,8 @@ impl Crew {
 
     /// Reads these sources and no other. A source that was read before as it is set now goes on; what is
     /// known of one that leaves is gone when this returns.
-    fn become_those(&self, sources: &[Source]) {
+    fn become_those(&self, sources: &[Source], stay: Stay) {
+        let settings = self.settings();
         let mut before = self.members.take();
         let mut members = Vec::with_capacity(sources.len());
         let view = self.reports.board.load();
@@ -283,11 +370,16 @@ impl Crew {
             let stays = stays.map(|at| before.swap_remove(at));
             let known = stays.as_ref().and_then(|member| view.entry(member.id));
             if let (Some(member), Some(entry)) = (stays, known) {
-                members.push(member);
+                if stay == Stay::Anew {
+                    member.task.abort();
+                    come.push((member.id, source, Some(entry.clone())));
+                } else {
+                    members.push(member);
+                }
                 entries.push(entry);
             } else {
                 let id = Id(self.next.replace(self.next.get() + 1));
-                come.push((id, source));
+                come.push((id, source, None));
                 entries.push(Entry {
                     id,
                     state: Arc::new(initial(source)),
@@ -301,15 +393,16 @@ impl Crew {
         }
         self.reports.board.set(entries);
         (self.reports.on_read)();
-        for (id, source) in come {
-            let found = !self.settings.sources.contains(source);
-            if found {
+        for (id, source, known) in come {
+            let found = !settings.sources.contains(source);
+            if found && known.is_none() {
                 self.tell(|| tracing::info!("{}: found at {}", source.name, source.url));
             }
             let task = tokio::task::spawn_local(keep_reading(
                 id,
                 source.clone(),
-                Arc::clone(&self.settings),
+                known,
+                Arc::clone(&settings),
                 self.trusts.clone(),
                 found.then(|| Rc::clone(&self.found)),
                 self.started,

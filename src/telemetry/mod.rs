@@ -10,6 +10,7 @@ pub mod names;
 mod panics;
 mod process;
 mod recorder;
+mod reloads;
 mod routes;
 mod traffic;
 
@@ -18,5 +19,6 @@ pub use look::{Look, went_wrong};
 pub use meters::{Direction, Finished, Meters};
 pub use panics::watch_panics;
 pub use recorder::Telemetry;
+pub use reloads::{ReloadResult, Reloads};
 pub use routes::{method_label, route_label};
 pub use traffic::{Quantiles, Traffic, WINDOW, Window};

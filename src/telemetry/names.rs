@@ -124,8 +124,22 @@ pub const METRICS_MERGES: Name = name(
     "Times this page was put together, this time included. Scrapers that ask at once share one.",
 );
 
+/// Reloads of the settings.
+pub const CONFIG_RELOADS: Name = name(
+    "kvgauge_config_reloads_total",
+    Counter,
+    "Times the settings were read anew, by result (partly: some of them need a restart; refused: something is wrong with them).",
+);
+
+/// Whether the last reload was good.
+pub const CONFIG_LAST_RELOAD: Name = name(
+    "kvgauge_config_last_reload_successful",
+    Gauge,
+    "Whether the settings that were read last are good, at the start or in a reload; where not, those from before are in force.",
+);
+
 /// What the recorder registers.
-pub const RECORDED: [Name; 17] = [
+pub const RECORDED: [Name; 19] = [
     REQUESTS,
     IN_FLIGHT,
     REQUEST_DURATION,
@@ -143,6 +157,8 @@ pub const RECORDED: [Name; 17] = [
     ACCEPT_FAILURES,
     PANICS,
     METRICS_MERGES,
+    CONFIG_RELOADS,
+    CONFIG_LAST_RELOAD,
 ];
 
 // === written from the snapshot, so that they can vanish ===

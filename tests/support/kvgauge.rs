@@ -150,7 +150,7 @@ impl Setup {
             admin: nowhere,
             log,
             diagnostics,
-            _folder: folder,
+            folder,
             _nobody: self.nobody,
         };
         kvgauge.listen = kvgauge.announced("listening on ");
@@ -223,7 +223,7 @@ pub(crate) struct Kvgauge {
     pub(crate) log: Lines,
     /// Standard error.
     pub(crate) diagnostics: Lines,
-    _folder: TempDir,
+    folder: TempDir,
     _nobody: Option<Page>,
 }
 
@@ -243,6 +243,25 @@ impl Kvgauge {
             let mut texts = lines
                 .iter()
                 .map(|l| String::from_utf8_lossy(l).into_owned());
+            texts.find(|text| text.contains(words))
+        });
+        found.unwrap_or_else(|| panic!("kvgauge did not say '{words}'"))
+    }
+
+    /// Has it read this file in place of the one that it was started with; the signal is on its way when
+    /// this returns.
+    pub(crate) fn reload(&self, settings: &str) {
+        std::fs::write(self.folder.path().join("kvgauge.toml"), settings).unwrap();
+        self.signal(Signal::HUP);
+    }
+
+    /// As [`reload`](Self::reload), and waits until it has said these words after that.
+    pub(crate) fn reload_and_say(&self, settings: &str, words: &str) -> String {
+        let before = self.diagnostics.all().len();
+        self.reload(settings);
+        let found = self.diagnostics.wait(PATIENCE, |lines, _| {
+            let texts = lines.iter().skip(before);
+            let mut texts = texts.map(|l| String::from_utf8_lossy(l).into_owned());
             texts.find(|text| text.contains(words))
         });
         found.unwrap_or_else(|| panic!("kvgauge did not say '{words}'"))

@@ -158,7 +158,7 @@ impl Finder {
     }
 
     /// What it looks at.
-    fn at(&self, settings: &Settings) -> String {
+    pub(in crate::scrape) fn at(&self, settings: &Settings) -> String {
         let discovery = &settings.discovery;
         match self {
             Finder::Workers(_) => discovery

@@ -1,0 +1,64 @@
+//! What kvgauge is told by signals.
+
+use anyhow::Context as _;
+use std::future::pending;
+use std::io::{IsTerminal as _, stdin};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// What a signal asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// To read the settings anew.
+    Reload,
+    /// To end; the signal's name.
+    End(&'static str),
+}
+
+/// The signals that are watched.
+pub struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hang_up: Signal,
+    /// Standard input was a terminal at the start.
+    in_a_terminal: bool,
+}
+
+impl Signals {
+    /// Begins to watch.
+    ///
+    /// # Errors
+    /// When a signal can't be watched.
+    pub fn new() -> anyhow::Result<Signals> {
+        Ok(Signals {
+            terminate: signal(SignalKind::terminate()).context("SIGTERM can't be watched")?,
+            interrupt: signal(SignalKind::interrupt()).context("SIGINT can't be watched")?,
+            hang_up: signal(SignalKind::hangup()).context("SIGHUP can't be watched")?,
+            in_a_terminal: stdin().is_terminal(),
+        })
+    }
+
+    /// The next.
+    pub async fn next(&mut self) -> Told {
+        let (told, came) = tokio::select! {
+            biased;
+            came = self.hang_up.recv() => (self.hung_up(), came),
+            came = self.interrupt.recv() => (Told::End("SIGINT"), came),
+            came = self.terminate.recv() => (Told::End("SIGTERM"), came),
+        };
+        if came.is_none() {
+            pending::<()>().await;
+        }
+        told
+    }
+
+    /// SIGHUP comes from whoever has changed the settings, and from a terminal that is closed, which is
+    /// none any more: what was started in it ends with it, as programs do. Under `nohup` standard input
+    /// never was one.
+    fn hung_up(&self) -> Told {
+        if self.in_a_terminal && !stdin().is_terminal() {
+            Told::End("SIGHUP (the terminal is gone)")
+        } else {
+            Told::Reload
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! The files of `config/` that other programs read, held against these programs: systemd's units,
+//! Kubernetes' manifests. The custom resources (PodMonitor) have no schema there, so of them only what
+//! must fit the rest is looked at.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test"
+)]
+
+mod support;
+
+use serde_json::Value;
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::Duration;
+use support::program::{Program, free_port, python};
+use support::{Client, Page, Upstream, eventually, get};
+
+const NEEDED: &str = "needs systemd-analyze and kubernetes-validate: tests/run";
+
+fn config(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("config")
+        .join(path)
+}
+
+/// The units, with this program in place of the installed one.
+fn units() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["kvgauge.service", "kvgauge.socket"] {
+        let text = fs::read_to_string(config("systemd").join(name)).unwrap();
+        let text = text.replace("/usr/local/bin/kvgauge", env!("CARGO_BIN_EXE_kvgauge"));
+        fs::write(folder.path().join(name), text).unwrap();
+    }
+    folder
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&[&output.stdout[..], &output.stderr[..]].concat()).into_owned()
+}
+
+#[test]
+#[ignore = "needs systemd-analyze: tests/run"]
+fn systemd_takes_the_units_without_a_word() {
+    let units = units();
+    let output = Command::new("systemd-analyze")
+        .args(["verify", "--man=no", "kvgauge.service", "kvgauge.socket"])
+        .current_dir(units.path())
+        .env("SYSTEMD_UNIT_PATH", format!("{}:", units.path().display()))
+        .output()
+        .expect(NEEDED);
+    assert!(output.status.success(), "{}", said(&output));
+    let words: Vec<String> = said(&output)
+        .lines()
+        .filter(|line| line.contains("kvgauge"))
+        .map(str::to_owned)
+        .collect();
+    assert_eq!(words, Vec::<String>::new());
+}
+
+#[test]
+#[ignore = "needs systemd-analyze: tests/run"]
+fn the_service_is_locked_up() {
+    let units = units();
+    // In tenths; a unit that says nothing has 96.
+    let output = Command::new("systemd-analyze")
+        .args(["security", "--offline=true", "--threshold=15", "--no-pager"])
+        .arg(units.path().join("kvgauge.service"))
+        .output()
+        .expect(NEEDED);
+    assert!(output.status.success(), "{}", said(&output));
+    assert!(
+        said(&output).contains("Overall exposure level"),
+        "{}",
+        said(&output)
+    );
+}
+
+#[test]
+#[ignore = "needs systemd-socket-activate: tests/run"]
+fn systemd_passes_its_sockets() {
+    let upstream = Upstream::ok();
+    let page = Page::refusing();
+    let [listen, admin] = [(); 2].map(|()| SocketAddr::from(([127, 0, 0, 1], free_port())));
+    let mut command = Command::new("systemd-socket-activate");
+    command
+        .args(["-l", &listen.to_string(), "-l", &admin.to_string()])
+        .args([
+            "--fdname",
+            "listen:admin",
+            env!("CARGO_BIN_EXE_kvgauge"),
+            "serve",
+        ])
+        // Nobody can bind these.
+        .args([
+            "--listen",
+            "192.0.2.1:1",
+            "--admin",
+            "192.0.2.1:2",
+            "--workers",
+            "1",
+        ])
+        .args(["--upstream", &format!("http://{}", upstream.address())])
+        .args(["--source", &format!("a={}", page.url())]);
+    let program = Program::start("systemd-socket-activate", &mut command);
+    // It starts kvgauge for the first who comes.
+    let _first = eventually("it listens", || Client::try_connect(listen).ok());
+    assert_eq!(get(listen, "/").status(), 200);
+    assert_eq!(get(admin, "/healthz").status(), 200);
+    eventually("it is said", || {
+        program
+            .errors()
+            .contains("listen = 192.0.2.1:1 is not used")
+            .then_some(())
+    });
+}
+
+/// The documents of a file.
+fn documents(path: &str) -> Vec<Value> {
+    let code =
+        "import json, sys, yaml; print(json.dumps(list(yaml.safe_load_all(open(sys.argv[1])))))";
+    let output = Command::new(python())
+        .args(["-c", code])
+        .arg(config(path))
+        .output()
+        .expect(NEEDED);
+    assert!(output.status.success(), "{}", said(&output));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn of_kind<'a>(documents: &'a [Value], kind: &str) -> &'a Value {
+    let found = documents.iter().find(|d| d["kind"] == kind);
+    found.unwrap_or_else(|| panic!("no {kind}"))
+}
+
+#[test]
+#[ignore = "needs kubernetes-validate: tests/run"]
+fn kubernetes_takes_the_manifests() {
+    let program = Path::new(&python()).with_file_name("kubernetes-validate");
+    // The first with sidecars for everybody, and the newest that the validator knows.
+    for version in ["1.29", ""] {
+        let mut command = Command::new(&program);
+        if !version.is_empty() {
+            command.args(["-k", version]);
+        }
+        let output = command
+            .arg("--strict")
+            .arg(config("kubernetes/sidecar.yaml"))
+            .output()
+            .expect(NEEDED);
+        assert!(output.status.success(), "{version}: {}", said(&output));
+    }
+}
+
+#[test]
+#[ignore = "needs PyYAML: tests/run"]
+fn the_manifests_fit_each_other_and_kvgauge() {
+    let all = documents("kubernetes/sidecar.yaml");
+    let text = of_kind(&all, "ConfigMap")["data"]["kvgauge.toml"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let flags = kvgauge::config::Flags::default();
+    let (settings, warnings) =
+        kvgauge::config::load_text(Path::new("kvgauge.toml"), &text, [], &flags).unwrap();
+    assert_eq!(warnings, []);
+    // Several replicas must not multiply the engines' series.
+    assert_eq!(settings.metrics.expose, kvgauge::config::Expose::None);
+
+    let deployment = of_kind(&all, "Deployment");
+    assert!(deployment["spec"]["replicas"].as_u64().unwrap() > 1);
+    let pod = &deployment["spec"]["template"]["spec"];
+    assert_eq!(pod["enableServiceLinks"], false);
+    let grace = Duration::from_secs(pod["terminationGracePeriodSeconds"].as_u64().unwrap());
+    assert!(grace > settings.drain.delay + settings.drain.timeout);
+    assert!(settings.drain.delay > Duration::ZERO);
+
+    // The router starts before kvgauge and ends behind it.
+    let router = &pod["initContainers"][0];
+    assert_eq!(router["restartPolicy"], "Always");
+    assert!(router["startupProbe"].is_object());
+    let own = &pod["containers"][0];
+    let port = |name: &str| {
+        let ports = own["ports"].as_array().unwrap().iter();
+        let mut named = ports.filter(|port| port["name"] == name);
+        named.next().unwrap()["containerPort"].as_u64().unwrap()
+    };
+    assert_eq!(port("http"), u64::from(settings.listen.port()));
+    assert_eq!(port("metrics"), u64::from(settings.admin.listen.port()));
+    // The kubelet asks at the pod's address.
+    assert!(settings.listen.ip().is_unspecified() && settings.admin.listen.ip().is_unspecified());
+    for (probe, path) in [
+        ("startupProbe", "/healthz"),
+        ("readinessProbe", "/readyz"),
+        ("livenessProbe", "/healthz"),
+    ] {
+        assert_eq!(own[probe]["httpGet"]["path"], path);
+        assert_eq!(own[probe]["httpGet"]["port"], "metrics");
+    }
+    let args = router["args"].as_array().unwrap();
+    let wanted = format!("--port={}", settings.upstream.port);
+    assert!(args.iter().any(|arg| *arg == wanted.as_str()), "{wanted}");
+    let source = settings
+        .sources
+        .iter()
+        .find(|s| &*s.name == "router")
+        .unwrap();
+    let wanted = format!("--prometheus-port={}", source.url.port);
+    assert!(args.iter().any(|arg| *arg == wanted.as_str()), "{wanted}");
+    let file = own["args"]
+        .as_array()
+        .unwrap()
+        .last()
+        .unwrap()
+        .as_str()
+        .unwrap();
+    let folder = own["volumeMounts"][0]["mountPath"].as_str().unwrap();
+    assert_eq!(file, format!("{folder}/kvgauge.toml"));
+    for container in [router, own] {
+        let security = &container["securityContext"];
+        assert_eq!(security["allowPrivilegeEscalation"], false);
+        assert_eq!(security["readOnlyRootFilesystem"], true);
+        assert_eq!(security["capabilities"]["drop"][0], "ALL");
+    }
+    assert_eq!(pod["securityContext"]["runAsNonRoot"], true);
+    assert_eq!(
+        pod["securityContext"]["seccompProfile"]["type"],
+        "RuntimeDefault"
+    );
+
+    let labels = &deployment["spec"]["template"]["metadata"]["labels"];
+    let notes = &deployment["spec"]["template"]["metadata"]["annotations"];
+    assert_eq!(notes["prometheus.io/port"], port("metrics").to_string());
+    assert_eq!(notes["prometheus.io/path"], "/metrics");
+    assert_eq!(
+        of_kind(&all, "Service")["spec"]["ports"][0]["targetPort"],
+        "http"
+    );
+    assert_eq!(&of_kind(&all, "Service")["spec"]["selector"], labels);
+
+    let monitors = documents("kubernetes/podmonitor.yaml");
+    let monitor = of_kind(&monitors, "PodMonitor");
+    assert_eq!(monitor["apiVersion"], "monitoring.coreos.com/v1");
+    assert_eq!(&monitor["spec"]["selector"]["matchLabels"], labels);
+    let endpoint = &monitor["spec"]["podMetricsEndpoints"][0];
+    assert_eq!(
+        (&endpoint["port"], &endpoint["path"]),
+        (&"metrics".into(), &"/metrics".into())
+    );
+    // No key that Prometheus Operator's PodMetricsEndpoint does not have.
+    let known = [
+        "port",
+        "path",
+        "interval",
+        "honorLabels",
+        "relabelings",
+        "authorization",
+    ];
+    for monitor in &monitors {
+        for endpoint in monitor["spec"]["podMetricsEndpoints"].as_array().unwrap() {
+            for key in endpoint.as_object().unwrap().keys() {
+                assert!(known.contains(&key.as_str()), "{key}");
+            }
+        }
+    }
+}
