@@ -239,7 +239,7 @@ mod tests {
     fn sources_and_mappings_are_told_one_by_one() {
         let old = read(
             "[[source]]\nname = 'a'\nurl = 'http://a'\n[[source]]\nname = 'b'\nurl = 'http://b'\n\
-             [engine.acme]\nusage = 'acme_usage'\n",
+             [engine.acme]\nusage = { metric = 'u', unit = 'fraction' }\n",
         );
         let new = read(
             "[[source]]\nname = 'b'\nurl = 'http://b'\ninterval = '9s'\n\
