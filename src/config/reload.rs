@@ -242,7 +242,7 @@ mod tests {
              [engine.acme]\nusage = { metric = 'u', unit = 'fraction' }\n",
         );
         let new = read(
-            "[[source]]\nname = 'b'\nurl = 'http://b'\ninterval = '9s'\n\
+            "[[source]]\nname = 'b'\nurl = 'http://b'\ninterval = '2s'\n\
              [[source]]\nname = 'c'\nurl = 'http://c'\n",
         );
         let reloaded = Reloaded::between(&old, new);
