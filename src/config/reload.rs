@@ -239,10 +239,10 @@ mod tests {
     fn sources_and_mappings_are_told_one_by_one() {
         let old = read(
             "[[source]]\nname = 'a'\nurl = 'http://a'\n[[source]]\nname = 'b'\nurl = 'http://b'\n\
-             [engine.acme]\nusage = 'acme_usage'\n",
+             [engine.acme]\nusage = { metric = 'u', unit = 'fraction' }\n",
         );
         let new = read(
-            "[[source]]\nname = 'b'\nurl = 'http://b'\ninterval = '9s'\n\
+            "[[source]]\nname = 'b'\nurl = 'http://b'\ninterval = '2s'\n\
              [[source]]\nname = 'c'\nurl = 'http://c'\n",
         );
         let reloaded = Reloaded::between(&old, new);
