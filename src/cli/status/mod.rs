@@ -2,6 +2,7 @@
 
 mod ask;
 mod report;
+pub mod watch;
 
 use super::args::{EXIT_UNKNOWN, Status};
 use super::urls;
@@ -22,8 +23,8 @@ pub fn run(args: &Status) -> ExitCode {
         ExitCode::from(EXIT_UNKNOWN)
     };
     let limits = Limits {
-        warn: args.warn,
-        crit: args.crit,
+        warn: args.warn.unwrap_or(Limits::WARN),
+        crit: args.crit.unwrap_or(Limits::CRIT),
     };
     if limits.warn > limits.crit {
         return unknown("--warn is above --crit, so that nothing would ever warn");
@@ -39,6 +40,15 @@ pub fn run(args: &Status) -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return unknown(&format!("there is no runtime: {error}")),
     };
+    if args.watch {
+        let watched = watch::Watched {
+            asked,
+            settings,
+            warn: args.warn,
+            crit: args.crit,
+        };
+        return runtime.block_on(watch::run(watched, args.json));
+    }
     let said = runtime.block_on(ask::all(asked, &settings));
     let report = Report::of(said, limits);
     let text = if args.json {
