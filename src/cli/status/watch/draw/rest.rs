@@ -53,18 +53,23 @@ fn rates(look: Look, traffic: &Traffic) -> Line<'static> {
         ("in", traffic.input_tokens_per_s),
         ("out", traffic.output_tokens_per_s),
     ];
-    let tokens = tokens.map(|(name, n)| match n {
-        Some(n) => format!("{name} {}", rate(n)),
-        None => format!("{name} unknown"),
-    });
-    line.push(look.plain(format!("  tokens/s {}", tokens.join(" "))));
+    let tokens = tokens
+        .into_iter()
+        .filter_map(|(name, n)| Some(format!("{name} {}", rate(n?))));
+    let tokens = tokens.collect::<Vec<_>>().join(" ");
+    let tokens = if tokens.is_empty() {
+        "unknown".to_owned()
+    } else {
+        tokens
+    };
+    line.push(look.plain(format!("  tokens/s {tokens}")));
     Line::from(line)
 }
 
 fn quantiles_line(look: Look, name: &str, all: Quantiles, window: u64) -> Line<'static> {
     let values = [("p50", all.p50), ("p90", all.p90), ("p99", all.p99)];
     if values.iter().all(|(_, value)| value.is_none()) {
-        let why = format!("   unknown: no answer gave one in the last {window} s");
+        let why = format!("     unknown: no answer gave one in the last {window} s");
         return Line::from(vec![look.strong(name.to_owned()), look.faint(why)]);
     }
     let mut line = vec![look.strong(name.to_owned()), look.plain("   ")];
@@ -130,12 +135,10 @@ fn source_line(look: Look, source: &SourceSeen, names: usize) -> Line<'static> {
             format!("read {age} ago")
         }
     });
-    let parts = [
-        age,
-        says.role.clone(),
-        says.engine.clone(),
-        Some(says.url.clone()),
-    ];
+    // Most are named after their role, and read without TLS.
+    let role = says.role.clone().filter(|role| *role != says.name);
+    let url = says.url.strip_prefix("http://").unwrap_or(&says.url);
+    let parts = [age, role, says.engine.clone(), Some(url.to_owned())];
     let parts: Vec<String> = parts
         .into_iter()
         .flatten()

@@ -103,13 +103,13 @@ impl Roles<'_> {
                         .map(|fill| look.plain(format!("fill {}", percent(fill)))),
                 );
                 parts.extend(self.hottest(says, false));
-                all.push(indented(parts));
+                all.extend(self.flow(parts));
                 let mut parts: Vec<Span<'static>> =
                     waiting(says).into_iter().map(Span::raw).collect();
                 if let Some(n) = says.preempted.filter(|n| *n > 0) {
                     parts.push(look.plain(format!("preempted {} since its start", number(n))));
                 }
-                all.push(indented(parts));
+                all.extend(self.flow(parts));
             }
         }
         if let (Some(missing), Some(_)) = (&says.missing, says.usage) {
@@ -175,9 +175,26 @@ impl Roles<'_> {
     fn why(&self, says: &RoleSays, room: usize) -> String {
         let reason = says.unknown.as_deref().unwrap_or("no reason is given");
         let reason = self.look.name(reason, 20);
-        let full = words(&reason).map(|words| format!("usage unknown: {words} ({reason})"));
-        let full = full.filter(|full| width(full) <= room);
-        full.unwrap_or_else(|| format!("usage unknown: {reason}"))
+        let full = words(&reason).map(|words| format!("{words} ({reason})"));
+        full.filter(|full| width(full) <= room).unwrap_or(reason)
+    }
+
+    /// In as many lines as these need.
+    fn flow(&self, parts: Vec<Span<'static>>) -> Vec<Line<'static>> {
+        let mut lines: Vec<Vec<Span<'static>>> = vec![Vec::new()];
+        let mut taken = 0;
+        for part in parts {
+            let wide = part.width() + 2;
+            if taken > 0 && taken + wide > self.width {
+                lines.push(Vec::new());
+                taken = 0;
+            }
+            taken += wide;
+            if let Some(line) = lines.last_mut() {
+                line.push(part);
+            }
+        }
+        lines.into_iter().map(indented).collect()
     }
 
     fn tokens(&self, says: &RoleSays, brief: bool) -> String {

@@ -255,7 +255,9 @@ pub(super) fn millis(ms: f64) -> String {
 
 /// `3.2`, `1,200`: so many a second.
 pub(super) fn rate(rate: f64) -> String {
-    if rate < 100.0 {
+    if rate == 0.0 {
+        "0".to_owned()
+    } else if rate < 100.0 {
         format!("{rate:.1}")
     } else {
         // Negative and what is no number become 0, which no rate is.
