@@ -2,7 +2,7 @@
 
 use super::demo::DemoArgs;
 use super::sim::SimArgs;
-use crate::config::Flags;
+use crate::config::{CRIT, Flags, WARN};
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
 use std::ffi::OsString;
@@ -164,12 +164,12 @@ pub struct Status {
     /// output is no terminal
     #[arg(long)]
     pub watch: bool,
-    /// A usage from here on is a warning: a fraction from 0 to 1 [default: 0.85]
-    #[arg(long, value_name = "SHARE", value_parser = share)]
-    pub warn: Option<f64>,
-    /// A usage from here on is critical: a fraction from 0 to 1 [default: 0.95]
-    #[arg(long, value_name = "SHARE", value_parser = share)]
-    pub crit: Option<f64>,
+    /// A usage from here on is a warning: a fraction from 0 to 1
+    #[arg(long, value_name = "SHARE", default_value_t = WARN, value_parser = share)]
+    pub warn: f64,
+    /// A usage from here on is critical: a fraction from 0 to 1
+    #[arg(long, value_name = "SHARE", default_value_t = CRIT, value_parser = share)]
+    pub crit: f64,
 }
 
 /// A fraction from 0 to 1.

@@ -23,8 +23,8 @@ pub fn run(args: &Status) -> ExitCode {
         ExitCode::from(EXIT_UNKNOWN)
     };
     let limits = Limits {
-        warn: args.warn.unwrap_or(Limits::WARN),
-        crit: args.crit.unwrap_or(Limits::CRIT),
+        warn: args.warn,
+        crit: args.crit,
     };
     if limits.warn > limits.crit {
         return unknown("--warn is above --crit, so that nothing would ever warn");
@@ -44,8 +44,7 @@ pub fn run(args: &Status) -> ExitCode {
         let watched = watch::Watched {
             asked,
             settings,
-            warn: args.warn,
-            crit: args.crit,
+            limits,
         };
         return runtime.block_on(watch::run(watched, args.json));
     }

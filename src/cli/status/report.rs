@@ -30,10 +30,6 @@ pub(super) struct Limits {
 // === impl Limits ===
 
 impl Limits {
-    /// From which usage on a warning, and critical, where nothing else is said.
-    pub(super) const WARN: f64 = 0.85;
-    pub(super) const CRIT: f64 = 0.95;
-
     /// How a role stands. What is no share is none, whoever says it.
     pub(super) fn judge(self, says: &mut RoleSays) -> Level {
         if says

@@ -11,6 +11,7 @@ pub mod terminal;
 mod view;
 
 use super::ask::Asked;
+use super::report::Limits;
 use crate::config::Settings;
 use draw::Look;
 use model::Model;
@@ -24,9 +25,7 @@ use terminal::Screen;
 pub(super) struct Watched {
     pub(super) asked: Vec<Asked>,
     pub(super) settings: Arc<Settings>,
-    /// As typed.
-    pub(super) warn: Option<f64>,
-    pub(super) crit: Option<f64>,
+    pub(super) limits: Limits,
 }
 
 /// Runs until it is ended: the exit code. Call it within a tokio `LocalRuntime`.
@@ -35,7 +34,7 @@ pub(super) async fn run(watched: Watched, json: bool) -> ExitCode {
         [one] => one.address(),
         all => format!("{} pages", all.len()),
     };
-    let model = Model::new(address, watched.warn, watched.crit);
+    let model = Model::new(address, watched.limits);
     let variable = |name: &str| std::env::var(name).unwrap_or_default();
     let drawable = !matches!(&*variable("TERM"), "" | "dumb");
     // Without keys and cursor there is nothing that could be drawn.

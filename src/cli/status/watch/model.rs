@@ -27,9 +27,7 @@ type Point = (i64, Option<f64>);
 pub(super) struct Model {
     /// Whom it is about, as it may be shown.
     pub(super) address: String,
-    /// What was typed.
-    warn: Option<f64>,
-    crit: Option<f64>,
+    pub(super) limits: Limits,
     pub(super) moment: Option<Box<Moment>>,
     /// The moment's roles, judged.
     pub(super) roles: Vec<Role>,
@@ -75,27 +73,15 @@ pub(super) enum Column {
 // === impl Model ===
 
 impl Model {
-    pub(super) fn new(address: String, warn: Option<f64>, crit: Option<f64>) -> Model {
+    pub(super) fn new(address: String, limits: Limits) -> Model {
         Model {
             address,
-            warn,
-            crit,
+            limits,
             moment: None,
             roles: Vec::new(),
             heard: None,
             lost: None,
             tracks: Vec::new(),
-        }
-    }
-
-    /// From when on a usage is a warning, and critical: as it was typed, else as kvgauge has it.
-    pub(super) fn limits(&self) -> Limits {
-        let moment = self.moment.as_deref();
-        let warn = self.warn.or(moment.and_then(|m| m.warn));
-        let crit = self.crit.or(moment.and_then(|m| m.crit));
-        Limits {
-            warn: warn.unwrap_or(Limits::WARN),
-            crit: crit.unwrap_or(Limits::CRIT),
         }
     }
 
@@ -121,7 +107,7 @@ impl Model {
         let roles = std::mem::take(&mut moment.roles);
         moment.roles.clone_from(&roles);
         self.moment = Some(moment);
-        let limits = self.limits();
+        let limits = self.limits;
         let titles = titles(&roles.iter().collect::<Vec<_>>());
         self.roles = roles
             .into_iter()

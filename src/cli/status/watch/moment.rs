@@ -12,8 +12,6 @@ pub(super) struct Moment {
     pub(super) timestamp: String,
     /// `None` where pages are read without a kvgauge.
     pub(super) kvgauge: Option<KvgaugeSays>,
-    pub(super) warn: Option<f64>,
-    pub(super) crit: Option<f64>,
     pub(super) roles: Vec<RoleSays>,
     /// The fullest first.
     pub(super) pools: Vec<PoolSays>,

@@ -98,7 +98,7 @@ fn report(model: &Model) -> Report {
             ..Said::default()
         },
     };
-    Report::of(said, model.limits())
+    Report::of(said, model.limits)
 }
 
 fn object(model: &Model) -> String {

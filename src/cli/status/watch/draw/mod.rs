@@ -88,7 +88,7 @@ impl View<'_> {
         if let Some(moment) = &self.model.moment {
             traffic = rest::traffic(look, moment);
             sources = rest::sources(look, moment, self.columns);
-            pools = rest::pools(&roles, moment, self.model.limits());
+            pools = rest::pools(&roles, moment, self.model.limits);
             errors = rest::errors(look, moment);
             requests = rest::requests(look, moment);
         }
@@ -267,7 +267,7 @@ impl View<'_> {
     /// What is not well with a role.
     fn trouble(&self, role: &Role) -> Option<(Level, String)> {
         let look = self.look;
-        let limits = self.model.limits();
+        let limits = self.model.limits;
         let title = look.name(&role.title, 30);
         let says = &role.says;
         let from = |level| match level {
@@ -340,7 +340,7 @@ impl View<'_> {
         let mut first = vec![look.plain("  ")];
         first.extend(bar);
         first.push(look.plain("  held by running requests (usage), then what else"));
-        let limits = self.model.limits();
+        let limits = self.model.limits;
         let from = format!(
             "from {} and {}.",
             percent(limits.warn),

@@ -222,7 +222,7 @@ impl Roles<'_> {
             return None;
         }
         let max = says.max?;
-        let level = self.model.limits().level(max);
+        let level = self.model.limits.level(max);
         let mut text = format!("hottest {}", percent(max));
         // The role's own level is that of all its pools together.
         if level != Level::Ok {

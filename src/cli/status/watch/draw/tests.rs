@@ -3,6 +3,7 @@
 use super::super::feed::Heard;
 use super::super::model::Model;
 use super::*;
+use crate::cli::status::report::Limits;
 use ratatui::style::Modifier;
 use serde_json::{Value, json};
 
@@ -17,6 +18,11 @@ const ASCII: Look = Look {
 const COLOUR: Look = Look {
     unicode: true,
     colour: true,
+};
+
+const LIMITS: Limits = Limits {
+    warn: 0.85,
+    crit: 0.95,
 };
 
 /// 2026-11-30T23:59:40Z.
@@ -64,7 +70,7 @@ fn moment(roles: Vec<Value>) -> Value {
 }
 
 fn model(moment: &Value, now: Instant) -> Model {
-    let mut model = Model::new("http://127.0.0.1:30090".to_owned(), None, None);
+    let mut model = Model::new("http://127.0.0.1:30090".to_owned(), LIMITS);
     hear(&mut model, moment, now);
     model
 }
@@ -182,11 +188,17 @@ fn levels_are_words() {
     assert!(buffer(PLAIN).content().iter().any(bold));
 }
 
-/// The limits are those that were typed, else kvgauge's.
+/// The limits are those that were typed.
 #[test]
 fn limits_are_as_typed() {
     let now = Instant::now();
-    let mut model = Model::new("a".to_owned(), Some(0.3), None);
+    let mut model = Model::new(
+        "a".to_owned(),
+        Limits {
+            warn: 0.3,
+            crit: 0.95,
+        },
+    );
     hear(&mut model, &moment(vec![role("decode", 0.47)]), now);
     has(
         &screen(&model, PLAIN, now, (80, 24)),
@@ -309,7 +321,7 @@ fn a_lost_connection_is_said_and_what_is_shown_is_old() {
 #[test]
 fn never_connected_is_said() {
     let now = Instant::now();
-    let mut model = Model::new("http://127.0.0.1:1".to_owned(), None, None);
+    let mut model = Model::new("http://127.0.0.1:1".to_owned(), LIMITS);
     has(
         &screen(&model, PLAIN, now, (80, 24)),
         &["Nothing has been heard yet."],
@@ -491,7 +503,7 @@ fn a_large_window_has_more() {
 #[test]
 fn the_graph_shows_the_last_minutes_and_what_was_unknown() {
     let now = Instant::now();
-    let mut model = Model::new("a".to_owned(), None, None);
+    let mut model = Model::new("a".to_owned(), LIMITS);
     // A reading each 2 s: full, 20 s of which nothing is known, empty.
     let times: Vec<i64> = (0..60).map(|n| NOW - 120 + 2 * n).collect();
     let usage: Vec<Value> = (0..60)
@@ -646,7 +658,7 @@ fn draining_is_said() {
 #[test]
 fn without_a_kvgauge_traffic_is_not_known() {
     let mut moment = moment(vec![role("decode", 0.5)]);
-    for name in ["kvgauge", "traffic", "warn", "crit"] {
+    for name in ["kvgauge", "traffic"] {
         moment[name] = Value::Null;
     }
     let text = shown(&moment, PLAIN, (80, 24));
