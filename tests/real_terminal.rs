@@ -214,7 +214,7 @@ fn a_lost_connection_is_said_and_found_again() {
     assert!(screen.contains("decode  OLD"), "{screen}");
     terminal.until("why", |screen| screen.contains("refused the connection"));
     terminal.keep("lost");
-    let _again = Demo::start_at("calm", admin);
+    let _again = Demo::start_at("calm", &admin.to_string());
     terminal.within(LIMIT, "connected again", |screen| {
         !screen.contains("CONNECTION LOST") && screen.contains("heard 0 s ago")
     });

@@ -107,7 +107,9 @@ fn problems_are_told_when_they_come_and_when_they_go() {
         )
     });
     assert_eq!(times, 1, "a problem that stays is told once");
-    decode.be(Behaviour::real("sglang-0.5.23-decode-tp4-busy"));
+    decode.set(Behaviour::Text(support::data::page(
+        "sglang-0.5.23-decode-tp4-busy",
+    )));
     watch.line_with("all sources are well again");
     assert_eq!(watch.end(Signal::INT), Some(0));
 }
@@ -145,17 +147,22 @@ fn a_closed_pipe_ends_it_well() {
 #[test]
 fn where_nobody_ever_answers_it_ends_with_3() {
     let nobody = Page::refusing();
-    let watch = Watch::start(&[&nobody.url()]);
+    let url = format!("http://{}", nobody.address());
+    let watch = Watch::start(&[&url]);
     let line = watch.line_with("no connection: ");
     assert!(line.contains("refused the connection"), "{line}");
     assert!(line.contains("; next try in 1 s"), "{line}");
     assert_eq!(watch.end(Signal::TERM), Some(3));
-    let watch = Watch::start(&["--json", &nobody.url()]);
+    let watch = Watch::start(&["--json", &url]);
     let line = watch.line_with("{");
     let json: Value = serde_json::from_str(&line).unwrap();
     assert_eq!(json["status"], "unknown");
     assert_eq!(json["exit_code"], 3);
     assert_eq!(json["sources"][0]["state"], "down");
+    // A page.
+    let watch = Watch::start(&[&format!("decode={}", nobody.url())]);
+    watch.line_with("decode  usage unknown: the server refuses");
+    assert_eq!(watch.end(Signal::TERM), Some(3));
 }
 
 /// A real one, by its stream.

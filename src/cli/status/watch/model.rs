@@ -1,7 +1,7 @@
 //! What is known, and since when. Pure: who uses it says what time it is.
 
 use super::feed::Heard;
-use super::moment::{History, Moment};
+use super::moment::{History, Moment, SourceSeen};
 use crate::cli::role_line::RoleSays;
 use crate::cli::status::report::{Level, Limits, titles};
 use std::collections::VecDeque;
@@ -33,6 +33,8 @@ pub(super) struct Model {
     pub(super) roles: Vec<Role>,
     heard: Option<Instant>,
     pub(super) lost: Option<Lost>,
+    /// Whether anybody that was asked has ever answered.
+    pub(super) answered: bool,
     tracks: Vec<Track>,
 }
 
@@ -81,6 +83,7 @@ impl Model {
             roles: Vec::new(),
             heard: None,
             lost: None,
+            answered: false,
             tracks: Vec::new(),
         }
     }
@@ -103,6 +106,8 @@ impl Model {
     fn renew(&mut self, mut moment: Box<Moment>, now: Instant) {
         moment.roles.truncate(MOST_ROLES);
         moment.sources.truncate(MOST_ROLES);
+        let up = |source: &SourceSeen| source.says.state == "up";
+        self.answered |= moment.kvgauge.is_some() || moment.sources.iter().any(up);
         let time = moment.unix();
         let roles = std::mem::take(&mut moment.roles);
         moment.roles.clone_from(&roles);

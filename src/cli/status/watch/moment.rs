@@ -76,6 +76,7 @@ pub(super) struct RequestSays {
     pub(super) path: Option<String>,
     pub(super) status: Option<u16>,
     pub(super) outcome: Option<String>,
+    pub(super) stream: Option<bool>,
     pub(super) ttft_ms: Option<f64>,
     pub(super) duration_ms: Option<f64>,
     pub(super) input_tokens: Option<u64>,

@@ -68,7 +68,7 @@ pub(super) async fn run(mut model: Model, mut feed: Receiver<Heard>, json: bool)
             break;
         }
     }
-    if model.moment.is_some() {
+    if model.answered {
         ExitCode::SUCCESS
     } else {
         ExitCode::from(EXIT_UNKNOWN)

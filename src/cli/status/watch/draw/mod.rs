@@ -162,7 +162,8 @@ impl View<'_> {
             Some(kvgauge) => format!("kvgauge {}", look.name(&kvgauge.version, 20)),
             None => "kvgauge status".to_owned(),
         };
-        let address = look.name(&self.model.address, 60);
+        let address = &self.model.address;
+        let address = look.name(address.strip_prefix("http://").unwrap_or(address), 60);
         left.push_str(&format!("  {address}"));
         if let Some(kvgauge) = kvgauge {
             if let Some(phase) = &kvgauge.phase {

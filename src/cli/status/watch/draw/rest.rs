@@ -260,11 +260,9 @@ fn request_line(look: Look, request: &RequestSays) -> Line<'static> {
     let fine = outcome == "complete" && request.status.is_some_and(|status| status < 400);
     let what = format!("{status:>4} {} ", padded(&look.name(outcome, 18), 9));
     let mut text = Vec::new();
-    text.extend(
-        request
-            .ttft_ms
-            .map(|ms| format!("TTFT {}", padded(&millis(ms), 6))),
-    );
+    // Where nothing is streamed the first token comes with all others.
+    let ttft = request.ttft_ms.filter(|_| request.stream != Some(false));
+    text.extend(ttft.map(|ms| format!("TTFT {}", padded(&millis(ms), 6))));
     text.extend(
         request
             .duration_ms

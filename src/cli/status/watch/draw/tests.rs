@@ -132,7 +132,7 @@ fn all_is_well_at_80_by_24() {
     has(
         &screen,
         &[
-            "kvgauge 0.1.0  http://127.0.0.1:30090  serving for 20 min",
+            "kvgauge 0.1.0  127.0.0.1:30090  serving for 20 min",
             "heard 0 s ago",
             "ok: the fullest is decode at 47.00%",
             "decode  ok       [████",
