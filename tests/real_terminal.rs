@@ -131,7 +131,7 @@ fn decode_restart_is_unknown_in_words_and_comes_back() {
     // No bar and no number that could be taken for one.
     let decode = line(&screen, "decode");
     assert!(
-        decode.contains("usage unknown") && !decode.contains(['[', '%']),
+        decode.contains("can't be reached (unreachable)") && !decode.contains(['[', '%']),
         "{screen}"
     );
     let screen = terminal.within(LIMIT, "decode is back", |screen| {
@@ -158,8 +158,12 @@ fn metrics_off_says_what_to_do() {
 
 #[test]
 #[ignore = "needs tmux: tests/run"]
-fn hung_is_stale_in_words() {
-    let (_demo, terminal, _) = scenario("hung", &["UNKNOWN: decode stale", "NOT UP: decode"]);
+fn hung_says_that_the_page_stands_still() {
+    let words = [
+        "WARNING: decode's page has not changed for 1",
+        "but requests run",
+    ];
+    let (_demo, terminal, _) = scenario("hung", &words);
     terminal.key("q");
     ended(&terminal, 0);
 }
@@ -285,7 +289,7 @@ fn a_panic_gives_the_terminal_back_and_is_read() {
         screen.draw(|_| panic!("on purpose")).unwrap();
         return;
     }
-    let terminal = Terminal::open(80, 24, &[(INSIDE, "1")]);
+    let terminal = Terminal::open(80, 24, &[(INSIDE, "1"), ("RUST_BACKTRACE", "0")]);
     let program = std::env::current_exe().unwrap();
     let name = "a_panic_gives_the_terminal_back_and_is_read";
     terminal.type_line(&format!(

@@ -38,7 +38,7 @@ impl Terminal {
         assert!(output.status.success(), "{output:?}");
         terminal.type_line(&format!("PS1='{PROMPT}'; clear"));
         terminal.until("the shell's prompt", |screen| {
-            screen.trim_end() == PROMPT.trim_end()
+            screen.trim_end().ends_with(PROMPT.trim_end())
         });
         terminal
     }

@@ -67,6 +67,8 @@ pub(super) struct SourceSeen {
     pub(super) says: SourceSays,
     /// Of its last good reading.
     pub(super) age_ms: Option<u64>,
+    /// For how long no gauge that is read has changed.
+    pub(super) unchanged_ms: Option<u64>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -118,7 +120,10 @@ pub(super) struct RoleHistory {
 impl Moment {
     /// Of what was answered just now.
     pub(super) fn of(said: Said) -> Moment {
-        let seen = |says| SourceSeen { says, age_ms: None };
+        let seen = |says| SourceSeen {
+            says,
+            ..SourceSeen::default()
+        };
         let mut pools = said.pools;
         let usage = |pool: &PoolSays| pool.usage.unwrap_or(-1.0);
         pools.sort_by(|a, b| usage(b).total_cmp(&usage(a)));

@@ -27,6 +27,9 @@ const LEAST: (usize, usize) = (44, 7);
 /// A window that is lower has no line for the keys.
 const LEAST_WITH_KEYS: usize = 10;
 
+/// An engine renews its gauges each second or so while requests run.
+const STANDS_STILL: Duration = Duration::from_secs(12);
+
 /// Lines that a message about the connection may take.
 const MOST_LINES: usize = 3;
 
@@ -246,6 +249,7 @@ impl View<'_> {
                 troubled.push(what);
             }
         }
+        troubled.extend(self.standing_still());
         troubled.sort_by_key(|(level, _)| std::cmp::Reverse(*level));
         let mut line: Vec<Span<'static>> = Vec::new();
         for (level, what) in &troubled {
@@ -263,6 +267,29 @@ impl View<'_> {
             lines.push(Line::from(line));
         }
         lines
+    }
+
+    /// Sources whose page stands still while requests run: it can be read, and says nothing of now.
+    fn standing_still(&self) -> Vec<(Level, String)> {
+        let look = self.look;
+        let sources = self.model.moment.iter().flat_map(|moment| &moment.sources);
+        let still = sources.filter_map(|source| {
+            let time = Duration::from_millis(source.unchanged_ms?);
+            let role = source.says.role.as_deref()?;
+            let of_it = |says: &&Role| says.says.role == role;
+            let running = self.model.roles.iter().filter(of_it);
+            let running: u64 = running.filter_map(|role| role.says.running).sum();
+            if time < STANDS_STILL || running == 0 || source.says.state != "up" {
+                return None;
+            }
+            let name = look.name(&source.says.name, 24);
+            let time = ago(time);
+            Some((
+                Level::Warning,
+                format!("{name}'s page has not changed for {time}, but requests run"),
+            ))
+        });
+        still.collect()
     }
 
     /// What is not well with a role.

@@ -214,7 +214,7 @@ pub(super) fn pools(roles: &Roles<'_>, moment: &Moment, limits: Limits) -> Vec<V
         }
         Line::from(line)
     });
-    growing(title, lines.collect())
+    growing(&title, &lines.collect::<Vec<_>>())
 }
 
 fn several_models(moment: &Moment, role: &str) -> bool {
@@ -241,7 +241,7 @@ pub(super) fn errors(look: Look, moment: &Moment) -> Vec<Vec<Line<'static>>> {
             look.plain(text),
         ])
     });
-    growing(Line::from(look.strong("last errors")), lines.collect())
+    growing(&Line::from(look.strong("last errors")), &lines.collect::<Vec<_>>())
 }
 
 pub(super) fn requests(look: Look, moment: &Moment) -> Vec<Vec<Line<'static>>> {
@@ -249,7 +249,7 @@ pub(super) fn requests(look: Look, moment: &Moment) -> Vec<Vec<Line<'static>>> {
         .requests
         .iter()
         .map(|request| request_line(look, request));
-    growing(Line::from(look.strong("last requests")), lines.collect())
+    growing(&Line::from(look.strong("last requests")), &lines.collect::<Vec<_>>())
 }
 
 fn request_line(look: Look, request: &RequestSays) -> Line<'static> {
@@ -293,7 +293,7 @@ fn request_line(look: Look, request: &RequestSays) -> Line<'static> {
 }
 
 /// A title with one line, with two, … and with all.
-fn growing(title: Line<'static>, lines: Vec<Line<'static>>) -> Vec<Vec<Line<'static>>> {
+fn growing(title: &Line<'static>, lines: &[Line<'static>]) -> Vec<Vec<Line<'static>>> {
     let with = |n: usize| {
         [title.clone()]
             .into_iter()

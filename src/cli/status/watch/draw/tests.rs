@@ -51,7 +51,7 @@ fn source(name: &str, role: Option<&str>) -> Value {
     })
 }
 
-fn moment(roles: Vec<Value>) -> Value {
+fn moment(roles: &[Value]) -> Value {
     json!({
         "timestamp": "2026-11-30T23:59:40.123Z",
         "kvgauge": {"version": "0.1.0", "uptime_s": 1234, "phase": "serving", "upstream": "http://127.0.0.1:30001"},
@@ -124,7 +124,7 @@ fn has(screen: &str, words: &[&str]) {
 #[test]
 fn all_is_well_at_80_by_24() {
     let screen = shown(
-        &moment(vec![role("decode", 0.47), role("prefill", 0.25)]),
+        &moment(&[role("decode", 0.47), role("prefill", 0.25)]),
         PLAIN,
         (80, 24),
     );
@@ -158,7 +158,7 @@ fn all_is_well_at_80_by_24() {
 #[test]
 fn levels_are_words() {
     let screen = shown(
-        &moment(vec![role("decode", 0.96), role("prefill", 0.86)]),
+        &moment(&[role("decode", 0.96), role("prefill", 0.86)]),
         PLAIN,
         (80, 24),
     );
@@ -172,7 +172,7 @@ fn levels_are_words() {
     );
     let buffer = |look| {
         let now = Instant::now();
-        let model = model(&moment(vec![role("decode", 0.96)]), now);
+        let model = model(&moment(&[role("decode", 0.96)]), now);
         buffer(&model, Mode::default(), look, now, (80, 24))
     };
     let colours = |buffer: &Buffer| {
@@ -199,7 +199,7 @@ fn limits_are_as_typed() {
             crit: 0.95,
         },
     );
-    hear(&mut model, &moment(vec![role("decode", 0.47)]), now);
+    hear(&mut model, &moment(&[role("decode", 0.47)]), now);
     has(
         &screen(&model, PLAIN, now, (80, 24)),
         &["WARNING: decode 47.00% (from 30.00%)"],
@@ -208,7 +208,7 @@ fn limits_are_as_typed() {
 
 #[test]
 fn what_is_not_known_is_said_and_has_no_bar() {
-    let mut moment = moment(vec![
+    let mut moment = moment(&[
         unknown("decode", "unreachable"),
         role("prefill", 0.25),
     ]);
@@ -248,7 +248,7 @@ fn what_is_not_known_is_said_and_has_no_bar() {
 /// What is no share is no usage, whoever says it.
 #[test]
 fn a_usage_above_1_is_unknown() {
-    let screen = shown(&moment(vec![role("decode", 1.5)]), PLAIN, (80, 24));
+    let screen = shown(&moment(&[role("decode", 1.5)]), PLAIN, (80, 24));
     has(
         &screen,
         &[
@@ -263,7 +263,7 @@ fn a_usage_above_1_is_unknown() {
 fn a_part_that_is_missing_is_said() {
     let mut decode = role("decode", 0.2);
     decode["missing"] = json!({"count": 2, "reason": "stale"});
-    let screen = shown(&moment(vec![decode]), PLAIN, (80, 24));
+    let screen = shown(&moment(&[decode]), PLAIN, (80, 24));
     has(
         &screen,
         &[
@@ -276,7 +276,7 @@ fn a_part_that_is_missing_is_said() {
 #[test]
 fn a_lost_connection_is_said_and_what_is_shown_is_old() {
     let start = Instant::now();
-    let mut model = model(&moment(vec![role("decode", 0.99)]), start);
+    let mut model = model(&moment(&[role("decode", 0.99)]), start);
     let lost = |again| Heard::Lost {
         message: "kvgauge refused the connection at 127.0.0.1:30090: check that the server runs"
             .to_owned(),
@@ -307,7 +307,7 @@ fn a_lost_connection_is_said_and_what_is_shown_is_old() {
         &["CONNECTION LOST", "decode 99% OLD"],
     );
     // It comes back.
-    hear(&mut model, &moment(vec![role("decode", 0.5)]), now);
+    hear(&mut model, &moment(&[role("decode", 0.5)]), now);
     let text = screen(&model, PLAIN, now, (80, 24));
     assert!(
         !text.contains("CONNECTION") && !text.contains("OLD"),
@@ -344,7 +344,7 @@ fn several_models_have_a_row_each() {
     let mut roles = vec![role("decode", 0.4), role("decode", 0.9)];
     roles[0]["model"] = json!("meta-llama/Llama-3.3-70B-Instruct");
     roles[1]["model"] = json!("qwen");
-    let screen = shown(&moment(roles), PLAIN, (80, 24));
+    let screen = shown(&moment(&roles), PLAIN, (80, 24));
     has(
         &screen,
         &[
@@ -360,7 +360,7 @@ fn the_hottest_rank_is_named() {
     let mut decode = role("decode", 0.5);
     decode["pools"] = json!(2);
     decode["max"] = json!(0.93);
-    let mut moment = moment(vec![decode]);
+    let mut moment = moment(&[decode]);
     let pool = |rank: &str, usage: f64| json!({"role": "decode", "model": "m", "source": "decode", "pool": rank, "usage": usage, "used": 12, "capacity": 34});
     moment["pools"] = json!([pool("rank 3", 0.93), pool("rank 1", 0.07)]);
     let text = shown(&moment, PLAIN, (80, 24));
@@ -397,7 +397,7 @@ fn sixteen_roles_have_a_line_each_and_the_worst_come_first_where_there_is_no_roo
         role["model"] = json!(format!("model-{n}"));
     }
     roles[14]["usage"] = json!(0.97);
-    let moment = moment(roles);
+    let moment = moment(&roles);
     let text = shown(&moment, PLAIN, (80, 24));
     for n in 0..16 {
         has(&text, &[&format!("decode model-{n} ")]);
@@ -425,7 +425,7 @@ fn sixteen_roles_have_a_line_each_and_the_worst_come_first_where_there_is_no_roo
 #[test]
 fn a_small_window_has_the_roles() {
     let screen = shown(
-        &moment(vec![role("decode", 0.96), role("prefill", 0.25)]),
+        &moment(&[role("decode", 0.96), role("prefill", 0.25)]),
         PLAIN,
         (60, 15),
     );
@@ -447,7 +447,7 @@ fn a_small_window_has_the_roles() {
 #[test]
 fn a_tiny_window_has_the_worst_and_says_so() {
     let screen = shown(
-        &moment(vec![role("decode", 0.96), unknown("prefill", "stale")]),
+        &moment(&[role("decode", 0.96), unknown("prefill", "stale")]),
         PLAIN,
         (20, 5),
     );
@@ -458,7 +458,7 @@ fn a_tiny_window_has_the_worst_and_says_so() {
     // And whatever the size, there is no panic.
     let now = Instant::now();
     let model = model(
-        &moment(vec![role("decode", 0.96), unknown("prefill", "stale")]),
+        &moment(&[role("decode", 0.96), unknown("prefill", "stale")]),
         now,
     );
     for width in (0..60).step_by(3).chain([80, 120, 400]) {
@@ -476,7 +476,7 @@ fn a_tiny_window_has_the_worst_and_says_so() {
 
 #[test]
 fn a_large_window_has_more() {
-    let mut moment = moment(vec![role("decode", 0.5), role("prefill", 0.2)]);
+    let mut moment = moment(&[role("decode", 0.5), role("prefill", 0.2)]);
     moment["pools"] = (0..8)
         .map(|n| json!({"role": "decode", "source": "decode", "pool": format!("rank {n}"), "usage": 0.5 - 0.01 * f64::from(n), "used": 1000, "capacity": 2000}))
         .collect();
@@ -531,7 +531,7 @@ fn the_graph_shows_the_last_minutes_and_what_was_unknown() {
         Heard::History(serde_json::from_value(history).unwrap()),
         now,
     );
-    hear(&mut model, &moment(vec![role("decode", 0.5)]), now);
+    hear(&mut model, &moment(&[role("decode", 0.5)]), now);
     // Columns of 5 s; before it nothing had been heard.
     let row = |text: &str| {
         text.lines()
@@ -584,7 +584,7 @@ fn texts_from_elsewhere_can_do_nothing() {
     other["role"] = json!(evil);
     other["usage"] = Value::Null;
     other["unknown"] = json!(evil);
-    let mut moment = moment(vec![decode, other]);
+    let mut moment = moment(&[decode, other]);
     moment["kvgauge"]["version"] = json!(evil);
     moment["kvgauge"]["phase"] = json!(evil);
     moment["pools"] = json!([{"role": evil, "model": evil, "source": evil, "pool": evil, "usage": 0.5, "used": 1, "capacity": 2}]);
@@ -610,7 +610,7 @@ fn wide_names_keep_the_columns() {
     let mut roles = vec![role("decode", 0.5), role("decode", 0.5)];
     roles[0]["model"] = json!("通义千问-七十二亿-指令微调-版本");
     roles[1]["model"] = json!("m");
-    let moment = moment(roles);
+    let moment = moment(&roles);
     let text = shown(&moment, PLAIN, (80, 24));
     let columns: Vec<usize> = text
         .lines()
@@ -629,7 +629,7 @@ fn wide_names_keep_the_columns() {
 #[test]
 fn it_stands_still_and_says_so() {
     let now = Instant::now();
-    let model = model(&moment(vec![role("decode", 0.5)]), now);
+    let model = model(&moment(&[role("decode", 0.5)]), now);
     let mode = Mode {
         paused: Some(Duration::from_secs(12)),
         help: false,
@@ -647,9 +647,22 @@ fn it_stands_still_and_says_so() {
     );
 }
 
+/// A page that can be read, of an engine that hangs.
+#[test]
+fn a_page_that_stands_still_while_requests_run_is_a_warning() {
+    let mut moment = moment(&[role("decode", 0.5)]);
+    moment["sources"][2]["unchanged_ms"] = json!(20_400);
+    let words = "WARNING: decode's page has not changed for 20 s, but requests run";
+    has(&shown(&moment, PLAIN, (80, 24)), &[words]);
+    // An idle one renews its gauges rarely.
+    moment["roles"][0]["running"] = json!(0);
+    let text = shown(&moment, PLAIN, (80, 24));
+    has(&text, &["ok: the fullest is decode"]);
+}
+
 #[test]
 fn draining_is_said() {
-    let mut moment = moment(vec![role("decode", 0.5)]);
+    let mut moment = moment(&[role("decode", 0.5)]);
     moment["kvgauge"]["phase"] = json!("draining");
     has(&shown(&moment, PLAIN, (80, 24)), &["DRAINING"]);
 }
@@ -657,7 +670,7 @@ fn draining_is_said() {
 /// Pages that are read without a kvgauge.
 #[test]
 fn without_a_kvgauge_traffic_is_not_known() {
-    let mut moment = moment(vec![role("decode", 0.5)]);
+    let mut moment = moment(&[role("decode", 0.5)]);
     for name in ["kvgauge", "traffic"] {
         moment[name] = Value::Null;
     }
