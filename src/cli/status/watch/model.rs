@@ -180,21 +180,30 @@ impl Model {
         now: Instant,
     ) -> Vec<Column> {
         let mut all = vec![Column::Nothing; columns];
-        let is = |track: &&Track| track.role == says.role && track.model == says.model;
-        let (Some(track), Some(moment)) = (self.tracks.iter().find(is), &self.moment) else {
+        let Some(moment) = &self.moment else {
             return all;
+        };
+        // A role whose page is gone has no model, and is still the same.
+        let same = |role: &&Role| role.says.role == says.role;
+        let alone = self.roles.iter().filter(same).count() < 2;
+        let is = |track: &&Track| {
+            let nameless = track.model.is_none() || says.model.is_none();
+            track.role == says.role && (track.model == says.model || (alone && nameless))
         };
         let since = self.age(now).unwrap_or_default().as_secs();
         let today = moment
             .unix()
             .saturating_add_unsigned(since)
             .div_euclid(step);
-        for (time, usage) in &track.points {
+        let points = self
+            .tracks
+            .iter()
+            .filter(is)
+            .flat_map(|track| &track.points);
+        for (time, usage) in points {
             let back = today - time.div_euclid(step);
-            let Some(at) = usize::try_from(back)
-                .ok()
-                .and_then(|b| columns.checked_sub(b + 1))
-            else {
+            let back = usize::try_from(back).ok();
+            let Some(at) = back.and_then(|back| columns.checked_sub(back + 1)) else {
                 continue;
             };
             all[at] = match (all[at], usage) {

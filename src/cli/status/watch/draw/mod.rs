@@ -134,6 +134,9 @@ impl View<'_> {
         plan.wish(role, roles.size(3));
         plan.wish(role, roles.size(4));
         plan.wish_blanks();
+        if roles.of_several_pools() {
+            plan.wish_up_to(pools, 2);
+        }
         plan.wish(sources, 2);
         plan.wish(role, roles.size(5));
         plan.wish_up_to(pools, 3);
@@ -180,7 +183,7 @@ impl View<'_> {
                 left.push_str(&format!("  {phase}"));
             }
             if let Some(uptime) = kvgauge.uptime_s {
-                left.push_str(&format!(" for {}", ago(Duration::from_secs(uptime))));
+                left.push_str(&format!(", up {}", ago(Duration::from_secs(uptime))));
             }
         }
         let age = self.model.age(self.now).map(ago);
@@ -286,7 +289,7 @@ impl View<'_> {
             let time = ago(time);
             Some((
                 Level::Warning,
-                format!("{name}'s page has not changed for {time}, but requests run"),
+                format!("{name}'s page unchanged for {time} while requests run: it may hang"),
             ))
         });
         still.collect()

@@ -241,7 +241,10 @@ pub(super) fn errors(look: Look, moment: &Moment) -> Vec<Vec<Line<'static>>> {
             look.plain(text),
         ])
     });
-    growing(&Line::from(look.strong("last errors")), &lines.collect::<Vec<_>>())
+    growing(
+        &Line::from(look.strong("last errors")),
+        &lines.collect::<Vec<_>>(),
+    )
 }
 
 pub(super) fn requests(look: Look, moment: &Moment) -> Vec<Vec<Line<'static>>> {
@@ -249,7 +252,10 @@ pub(super) fn requests(look: Look, moment: &Moment) -> Vec<Vec<Line<'static>>> {
         .requests
         .iter()
         .map(|request| request_line(look, request));
-    growing(&Line::from(look.strong("last requests")), &lines.collect::<Vec<_>>())
+    growing(
+        &Line::from(look.strong("last requests")),
+        &lines.collect::<Vec<_>>(),
+    )
 }
 
 fn request_line(look: Look, request: &RequestSays) -> Line<'static> {

@@ -74,6 +74,11 @@ impl Roles<'_> {
         self.model.roles.len().saturating_sub(1) + lines - 1
     }
 
+    /// Whether there is more to see in the pools than in the roles.
+    pub(super) fn of_several_pools(&self) -> bool {
+        self.model.roles.iter().any(|role| role.says.pools > 1)
+    }
+
     fn title_width(&self) -> usize {
         let widest = self.model.roles.iter().map(|role| width(&role.title)).max();
         widest.unwrap_or_default().min(self.width / 3)

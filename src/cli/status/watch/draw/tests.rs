@@ -132,7 +132,7 @@ fn all_is_well_at_80_by_24() {
     has(
         &screen,
         &[
-            "kvgauge 0.1.0  127.0.0.1:30090  serving for 20 min",
+            "kvgauge 0.1.0  127.0.0.1:30090  serving, up 20 min",
             "heard 0 s ago",
             "ok: the fullest is decode at 47.00%",
             "decode  ok       [████",
@@ -208,10 +208,7 @@ fn limits_are_as_typed() {
 
 #[test]
 fn what_is_not_known_is_said_and_has_no_bar() {
-    let mut moment = moment(&[
-        unknown("decode", "unreachable"),
-        role("prefill", 0.25),
-    ]);
+    let mut moment = moment(&[unknown("decode", "unreachable"), role("prefill", 0.25)]);
     let refused = "decode refused the connection at 127.0.0.1:30002: check that the server runs, and on that port";
     moment["sources"][2]["state"] = json!("down");
     moment["sources"][2]["unknown"] = json!("unreachable");
@@ -554,6 +551,12 @@ fn the_graph_shows_the_last_minutes_and_what_was_unknown() {
             || graph.ends_with("########????____________- now"),
         "{graph}"
     );
+    // While its page is gone a role has no model, and the same past.
+    let mut other = role("decode", 0.5);
+    other["model"] = json!("m");
+    hear(&mut model, &moment(&[other]), now);
+    assert!(row(&screen(&model, PLAIN, now, (80, 24))).contains("????▁"));
+    hear(&mut model, &moment(&[role("decode", 0.5)]), now);
     // It moves on by whole columns.
     let later = row(&screen(
         &model,
@@ -652,7 +655,7 @@ fn it_stands_still_and_says_so() {
 fn a_page_that_stands_still_while_requests_run_is_a_warning() {
     let mut moment = moment(&[role("decode", 0.5)]);
     moment["sources"][2]["unchanged_ms"] = json!(20_400);
-    let words = "WARNING: decode's page has not changed for 20 s, but requests run";
+    let words = "WARNING: decode's page unchanged for 20 s while requests run: it may hang";
     has(&shown(&moment, PLAIN, (80, 24)), &[words]);
     // An idle one renews its gauges rarely.
     moment["roles"][0]["running"] = json!(0);
