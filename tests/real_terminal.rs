@@ -47,12 +47,12 @@ fn scenario(name: &str, words: &[&str]) -> (Demo, Terminal, String) {
     (demo, terminal, screen)
 }
 
-/// The line of a role.
+/// The line of a role; empty where there is none, as while a window gets another size.
 fn line<'a>(screen: &'a str, begin: &str) -> &'a str {
-    screen
-        .lines()
+    let mut lines = screen.lines();
+    lines
         .find(|line| line.starts_with(begin))
-        .unwrap_or_else(|| panic!("no {begin} in\n{screen}"))
+        .unwrap_or_default()
 }
 
 #[test]
