@@ -18,9 +18,15 @@ const STATIC: &str =
 
 fn main() {
     println!("cargo::rerun-if-changed={LIST}");
-    // What `profile/rustc` hands to the compiler; of the dependencies cargo can't be told.
-    println!("cargo::rerun-if-changed=profile/counts");
-    println!("cargo::rerun-if-changed=profile/compiler");
+    // What `profile/rustc` hands to the compiler, where it is: a package has it not, and what is missing would
+    // have cargo build each time. Of the dependencies cargo can't be told.
+    for file in ["profile/counts", "profile/compiler"] {
+        if Path::new(file).exists() {
+            println!("cargo::rerun-if-changed={file}");
+        }
+    }
+    println!("cargo::rerun-if-env-changed=RUSTC_WRAPPER");
+    println!("cargo::rerun-if-env-changed=KVGAUGE_PROFILE_INTO");
     let variable = |name| env::var(name).unwrap_or_default();
     let is_static = variable("CARGO_CFG_TARGET_FEATURE")
         .split(',')

@@ -173,6 +173,7 @@ fn source(source: &SourceState, now: Instant, max_age: Duration) -> Value {
         "engine": reading.and_then(|reading| reading.engine.as_deref()),
         "state": json::state(source),
         "age_ms": source.taken.map(since),
+        "unchanged_ms": source.unchanged_since.map(since),
         "unknown": json::unknown(source, now, max_age).map(Unknown::as_str),
         "message": message(source),
     })

@@ -72,9 +72,11 @@ pub enum Command {
         after_help = "Examples:\n  \
             kvgauge status\n  \
             kvgauge status http://127.0.0.1:30090 --warn 0.8 --crit 0.9\n  \
-            kvgauge status prefill=http://127.0.0.1:30000 decode=http://127.0.0.1:30002 --json\n\n\
+            kvgauge status prefill=http://127.0.0.1:30000 decode=http://127.0.0.1:30002 --json\n  \
+            kvgauge status --watch\n\n\
             Ends with the worst of 0 (fine), 1 (warning), 2 (critical), 3 (unknown; wrong usage), as\n\
-            monitoring plugins do. A role of which only a part is known is at least a warning."
+            monitoring plugins do. A role of which only a part is known is at least a warning. With --watch\n\
+            it ends with 0, or with 3 where standard output is no terminal and nobody has answered."
     )]
     Status(Status),
     /// Look at every page and say what is wrong and what to do
@@ -174,9 +176,13 @@ pub struct Status {
     /// counts before it
     #[arg(long, value_name = "FILE")]
     pub bearer_file: Option<PathBuf>,
-    /// JSON in place of lines (docs/status.schema.json)
+    /// JSON in place of lines (docs/status.schema.json); with --watch one object a line
     #[arg(long)]
     pub json: bool,
+    /// A view that renews itself each second until it is ended (q, Esc or Ctrl-C); lines where standard
+    /// output is no terminal
+    #[arg(long)]
+    pub watch: bool,
     /// A usage from here on is a warning: a fraction from 0 to 1
     #[arg(long, value_name = "SHARE", default_value_t = WARN, value_parser = share)]
     pub warn: f64,

@@ -213,6 +213,9 @@ pub(super) fn explain(name: &str, url: &Target, failed: &Failed, keys: &Keys) ->
         Failed::Ours => format!(
             "{name} answered at {path} with a kvgauge's own page, which repeats those of others: name the engine's own page in {page}"
         ),
+        Failed::NotEvents => {
+            format!("{name} answered at {path} with no stream of events: check {page}")
+        }
         Failed::NotMetrics("JSON") => {
             format!(
                 "{name} answered JSON at {path}, not a Prometheus page: correct {page} (TensorRT-LLM's page is at /prometheus/metrics)"

@@ -10,8 +10,8 @@ use crate::net::{
 };
 use bytes::Bytes;
 use http::header::{
-    ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, HOST, LOCATION,
-    TRANSFER_ENCODING, USER_AGENT,
+    ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HOST,
+    LOCATION, TRANSFER_ENCODING, USER_AGENT,
 };
 use http::uri::Authority;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri};
@@ -31,6 +31,9 @@ const CLASSIC_TEXT: HeaderValue = HeaderValue::from_static("text/plain;version=0
 
 /// Asked of a router's list of workers, and of SGLang's loads.
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+/// Asked of a kvgauge that is watched.
+const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
 
 const AGENT: HeaderValue = HeaderValue::from_static(concat!("kvgauge/", env!("CARGO_PKG_VERSION")));
 
@@ -73,6 +76,8 @@ pub(super) enum Failed {
     NotMetrics(&'static str),
     /// The page is a kvgauge's own, which repeats those of others.
     Ours,
+    /// The answer is no stream of events, and one was asked for.
+    NotEvents,
     /// The answer is not SGLang's loads, or they can't be used: why.
     NotLoads(String),
     /// SGLang's loads can't be used, and neither can the page at this path of the same server.
@@ -108,9 +113,11 @@ impl Failed {
             Failed::Moved(_, there) => there.reason(),
             Failed::Neither { page, .. } => page.reason(),
             Failed::TooLarge { .. } => FailureReason::TooLarge,
-            Failed::Encoded(_) | Failed::NotMetrics(_) | Failed::Ours | Failed::NotLoads(_) => {
-                FailureReason::Content
-            }
+            Failed::Encoded(_)
+            | Failed::NotMetrics(_)
+            | Failed::Ours
+            | Failed::NotEvents
+            | Failed::NotLoads(_) => FailureReason::Content,
         }
     }
 
@@ -155,8 +162,15 @@ enum Answer {
     Elsewhere(Uri, Failed),
 }
 
+/// What the head of an answer says.
+enum Head {
+    Good(Box<Response<AnswerBody>>),
+    /// As [`Answer::Elsewhere`].
+    Elsewhere(Uri, Failed),
+}
+
 /// The body of an answer.
-type AnswerBody = PooledBody<Empty<Bytes>, MaybeTls>;
+pub(super) type AnswerBody = PooledBody<Empty<Bytes>, MaybeTls>;
 
 /// Reads one source's page, again and again, over one connection as long as that is kept.
 pub(super) struct Fetcher {
@@ -332,8 +346,8 @@ impl Fetcher {
         }
     }
 
-    async fn read_at(&mut self, path: &Uri, accept: HeaderValue) -> Result<Answer, Failed> {
-        let is_page = accept == CLASSIC_TEXT;
+    /// The head of a good answer, or what it is instead.
+    async fn head_at(&mut self, path: &Uri, accept: HeaderValue) -> Result<Head, Failed> {
         let mut response = self.ask(path, accept.clone()).await?;
         if response.status() == StatusCode::UNAUTHORIZED
             && self.token.as_mut().is_some_and(Bearer::renew)
@@ -366,13 +380,34 @@ impl Fetcher {
             let server = self.pool.target();
             let to = on_same_server(response.status(), response.headers(), path, server);
             return match to {
-                Some(to) => Ok(Answer::Elsewhere(to, failed)),
+                Some(to) => Ok(Head::Elsewhere(to, failed)),
                 None => Err(failed),
             };
         }
         if let Some(coding) = coding(response.headers()) {
             return Err(Failed::Encoded(coding));
         }
+        Ok(Head::Good(Box::new(response)))
+    }
+
+    /// The body of an answer that has no end: events, as they come. The limit in time is for its head.
+    pub(super) async fn open_events(&mut self) -> Result<AnswerBody, Failed> {
+        let path = self.path.clone();
+        let limit = self.timeout;
+        let head = timeout(limit, self.head_at(&path, EVENTS)).await;
+        match head.unwrap_or(Err(Failed::Timeout(limit)))? {
+            Head::Good(response) if are_events(response.headers()) => Ok(response.into_body()),
+            Head::Good(_) => Err(Failed::NotEvents),
+            Head::Elsewhere(_, failed) => Err(failed),
+        }
+    }
+
+    async fn read_at(&mut self, path: &Uri, accept: HeaderValue) -> Result<Answer, Failed> {
+        let is_page = accept == CLASSIC_TEXT;
+        let response = match self.head_at(path, accept).await? {
+            Head::Good(response) => response,
+            Head::Elsewhere(to, failed) => return Ok(Answer::Elsewhere(to, failed)),
+        };
         let framed = [CONTENT_LENGTH, TRANSFER_ENCODING];
         let ends_with_connection = !framed.iter().any(|f| response.headers().contains_key(f));
         let mut body = response.into_body();
@@ -429,7 +464,14 @@ async fn asks_for_tls(body: &mut AnswerBody) -> bool {
         .any(|words| memchr::memmem::find(text, words).is_some())
 }
 
-fn broken(error: &Broken) -> Failed {
+/// Whether an answer calls itself a stream of events.
+fn are_events(headers: &HeaderMap) -> bool {
+    let kind = headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok());
+    let kind = kind.and_then(|kind| kind.split(';').next());
+    kind.is_some_and(|kind| kind.trim().eq_ignore_ascii_case("text/event-stream"))
+}
+
+pub(super) fn broken(error: &Broken) -> Failed {
     if let Some(error) = TlsError::at_the_bottom_of(error) {
         return Failed::Tls(error);
     }

@@ -3,6 +3,7 @@
 mod allowance;
 mod board;
 mod discover;
+mod events;
 mod explain;
 mod fetch;
 mod filter;
@@ -21,6 +22,7 @@ mod whose;
 
 pub use board::{Board, Discovery, View};
 pub(crate) use discover::{Way, search};
+pub(crate) use events::EventStream;
 pub(crate) use probe::{Access, Look, Missed, get, look_at_source};
 pub use scraper::Scraper;
 pub(crate) use verdict::{Case, Stands, Verdict, named};

@@ -75,7 +75,7 @@ impl Access {
         }
     }
 
-    fn fetcher(&self, url: &Target, scrape: &Scrape) -> Fetcher {
+    pub(super) fn fetcher(&self, url: &Target, scrape: &Scrape) -> Fetcher {
         Fetcher::new(url, scrape)
             .with_token(self.bearer_file.as_ref())
             .with_trust(Trusts::default().of(self.ca_file.as_ref()))
@@ -149,7 +149,7 @@ pub(crate) async fn get(
     answer.map_err(|failed| missed(&failed, explain(name, url, &failed, &Keys::SOURCE)))
 }
 
-fn missed(failed: &Failed, message: String) -> Missed {
+pub(super) fn missed(failed: &Failed, message: String) -> Missed {
     Missed {
         reason: failed.reason(),
         message,

@@ -21,6 +21,11 @@ pub(crate) struct Demo {
 
 impl Demo {
     pub(crate) fn start(scenario: &str) -> Self {
+        Self::start_at(scenario, "127.0.0.1:0")
+    }
+
+    /// With this operators' listener.
+    pub(crate) fn start_at(scenario: &str, admin: &str) -> Self {
         let arguments = [
             "demo",
             "--scenario",
@@ -28,7 +33,7 @@ impl Demo {
             "--listen",
             "127.0.0.1:0",
             "--admin",
-            "127.0.0.1:0",
+            admin,
         ];
         let mut child = Command::new(env!("CARGO_BIN_EXE_kvgauge"))
             .args(arguments)

@@ -28,6 +28,7 @@ pub(crate) mod schema;
 pub(crate) mod steps;
 pub(crate) mod strict;
 pub(crate) mod tap;
+pub(crate) mod terminal;
 pub(crate) mod tls;
 pub(crate) mod upstream;
 pub(crate) mod wait;

@@ -1,11 +1,13 @@
 //! Asking a running kvgauge, or reading an engine's page.
 
-use super::report::{Said, SourceSays};
+use super::report::{PoolSays, Said, SourceSays};
 use crate::cli::role_line::RoleSays;
 use crate::config::{Scrape, Settings, Source, Target};
 use crate::engine::{self, SourceReading};
 use crate::kv::{FailureReason, Reading, Roles, Unknown};
-use crate::scrape::{Access, Case, Look, Missed, Stands, Verdict, Whose, get, look_at_source};
+use crate::scrape::{
+    Access, Case, EventStream, Look, Missed, Stands, Verdict, Whose, get, look_at_source,
+};
 use http::StatusCode;
 use serde::Deserialize;
 use std::sync::Arc;
@@ -100,6 +102,46 @@ impl Asked {
         }
     }
 
+    /// Whether a kvgauge may be there.
+    pub(super) fn maybe_ours(&self) -> bool {
+        self.maybe_ours
+    }
+
+    /// Where it is, without a path.
+    pub(super) fn address(&self) -> String {
+        let url = &self.source.url;
+        let scheme = if url.tls { "https" } else { "http" };
+        format!("{scheme}://{}", url.authority())
+    }
+
+    /// The moments of a kvgauge there, as they come.
+    pub(super) async fn stream(&self, scrape: &Scrape) -> Result<EventStream, Missed> {
+        let (name, access) = (&self.source.name, Access::of(&self.source));
+        let stream = EventStream::open(name, &self.at("/kv/stream"), scrape, &access).await;
+        stream.map_err(|missed| self.advised(missed))
+    }
+
+    /// What a kvgauge there remembers.
+    pub(super) async fn history(&self, scrape: &Scrape) -> Result<Vec<u8>, Missed> {
+        let access = Access::of(&self.source);
+        get(&self.source.name, &self.at("/kv/history"), scrape, &access).await
+    }
+
+    fn at(&self, path: &str) -> Target {
+        Target {
+            path: path.into(),
+            ..self.source.url.clone()
+        }
+    }
+
+    /// With what can be done about it here.
+    fn advised(&self, mut missed: Missed) -> Missed {
+        if missed.status == Some(StatusCode::UNAUTHORIZED) && self.source.bearer_file.is_none() {
+            missed.message.push_str(", or by --bearer-file");
+        }
+        missed
+    }
+
     async fn answer(&self, settings: &Arc<Settings>) -> Answer {
         let scrape = &settings.scrape;
         if self.maybe_ours {
@@ -126,16 +168,12 @@ impl Asked {
 
     /// What a kvgauge there says; `None` where somebody else answers.
     async fn kv(&self, scrape: &Scrape) -> Result<Option<Answer>, Missed> {
-        let at = |path: &str| Target {
-            path: path.into(),
-            ..self.source.url.clone()
-        };
         let (name, access) = (&self.source.name, Access::of(&self.source));
-        let kv = get(name, &at("/kv"), scrape, &access).await?;
+        let kv = get(name, &self.at("/kv"), scrape, &access).await?;
         let Ok(kv) = serde_json::from_slice::<Kv>(&kv) else {
             return Ok(None);
         };
-        let sources = get(name, &at("/sources"), scrape, &access).await?;
+        let sources = get(name, &self.at("/sources"), scrape, &access).await?;
         let Ok(sources) = serde_json::from_slice::<Sources>(&sources) else {
             return Ok(None);
         };
@@ -259,6 +297,19 @@ pub(super) async fn all(asked: Vec<Asked>, settings: &Arc<Settings>) -> Said {
                     ..asked.says()
                 });
                 said.unanswered |= roles.is_empty() && !none;
+                let role = roles.only();
+                said.pools
+                    .extend(look.reading.pools.iter().filter_map(|pool| {
+                        Some(PoolSays {
+                            role: pool.role.or(role)?.as_str().to_owned(),
+                            model: pool.model.as_deref().map(str::to_owned),
+                            source: asked.source.name.to_string(),
+                            pool: pool.rank.as_deref().map(|rank| format!("rank {rank}")),
+                            usage: pool.usage.ok(),
+                            used: pool.used,
+                            capacity: pool.capacity,
+                        })
+                    }));
                 pages.push((roles, Ok(look.reading)));
             }
             Answer::Nothing(missed) => {
@@ -267,12 +318,7 @@ pub(super) async fn all(asked: Vec<Asked>, settings: &Arc<Settings>) -> Said {
                 } else {
                     Unknown::NotRead
                 };
-                let mut message = missed.message;
-                if missed.status == Some(StatusCode::UNAUTHORIZED)
-                    && asked.source.bearer_file.is_none()
-                {
-                    message.push_str(", or by --bearer-file");
-                }
+                let message = asked.advised(missed).message;
                 said.sources.push(SourceSays {
                     state: "down".to_owned(),
                     unknown: Some(why.as_str().to_owned()),

@@ -2,6 +2,7 @@
 
 mod ask;
 mod report;
+pub mod watch;
 
 use super::args::{EXIT_UNKNOWN, Status};
 use super::urls;
@@ -39,6 +40,14 @@ pub fn run(args: &Status) -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return unknown(&format!("there is no runtime: {error}")),
     };
+    if args.watch {
+        let watched = watch::Watched {
+            asked,
+            settings,
+            limits,
+        };
+        return runtime.block_on(watch::run(watched, args.json));
+    }
     let said = runtime.block_on(ask::all(asked, &settings));
     let report = Report::of(said, limits);
     let text = if args.json {

@@ -3,7 +3,7 @@
 
 use crate::cli::role_line::{RoleSays, percent, shown, shown_up_to};
 use crate::kv::Unknown;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 
 /// Characters of a message that are shown.
@@ -27,17 +27,49 @@ pub(super) struct Limits {
     pub(super) crit: f64,
 }
 
+// === impl Limits ===
+
+impl Limits {
+    /// How a role stands. What is no share is none, whoever says it.
+    pub(super) fn judge(self, says: &mut RoleSays) -> Level {
+        if says
+            .usage
+            .is_some_and(|usage| !(0.0..=1.0).contains(&usage))
+        {
+            says.usage = None;
+            says.unknown = Some(Unknown::Invalid.as_str().to_owned());
+        }
+        match says.usage {
+            None => Level::Unknown,
+            Some(usage) if says.missing.is_some() => self.level(usage).max(Level::Warning),
+            Some(usage) => self.level(usage),
+        }
+    }
+
+    /// How a usage stands.
+    pub(super) fn level(self, usage: f64) -> Level {
+        match usage {
+            usage if usage >= self.crit => Level::Critical,
+            usage if usage >= self.warn => Level::Warning,
+            _ => Level::Ok,
+        }
+    }
+}
+
 /// What was answered.
 #[derive(Debug, Default)]
 pub(super) struct Said {
     pub(super) roles: Vec<RoleSays>,
     pub(super) sources: Vec<SourceSays>,
+    /// Of pages that were read here.
+    pub(super) pools: Vec<PoolSays>,
     /// Somebody was asked whose answer is in no role.
     pub(super) unanswered: bool,
 }
 
 /// One page, as kvgauge sees it or as it is seen from here.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub(super) struct SourceSays {
     pub(super) name: String,
     pub(super) url: String,
@@ -49,6 +81,23 @@ pub(super) struct SourceSays {
     pub(super) unknown: Option<String>,
     /// What is wrong now, and what to do.
     pub(super) message: Option<String>,
+}
+
+/// One pool, as `/kv/stream` has it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct PoolSays {
+    pub(super) role: String,
+    pub(super) model: Option<String>,
+    pub(super) source: String,
+    /// What tells it from the others of its source.
+    pub(super) pool: Option<String>,
+    /// 0 to 1.
+    pub(super) usage: Option<f64>,
+    /// Tokens.
+    pub(super) used: Option<u64>,
+    /// Tokens.
+    pub(super) capacity: Option<u64>,
 }
 
 #[derive(Debug, Serialize)]
@@ -75,21 +124,7 @@ pub(super) struct Report {
 impl Report {
     pub(super) fn of(said: Said, limits: Limits) -> Report {
         let judge = |mut says: RoleSays| {
-            // What is no share is none, whoever says it.
-            if says
-                .usage
-                .is_some_and(|usage| !(0.0..=1.0).contains(&usage))
-            {
-                says.usage = None;
-                says.unknown = Some(Unknown::Invalid.as_str().to_owned());
-            }
-            let level = match says.usage {
-                None => Level::Unknown,
-                Some(usage) if usage >= limits.crit => Level::Critical,
-                Some(usage) if usage >= limits.warn => Level::Warning,
-                Some(_) if says.missing.is_some() => Level::Warning,
-                Some(_) => Level::Ok,
-            };
+            let level = limits.judge(&mut says);
             Judged { level, says }
         };
         let roles: Vec<Judged> = said.roles.into_iter().map(judge).collect();
@@ -123,20 +158,15 @@ impl Report {
 
     /// A line for each role, then one for each page with which something is wrong.
     pub(super) fn lines(&self) -> String {
-        let titles: Vec<String> = self
-            .roles
-            .iter()
-            .map(|role| {
-                let same = |other: &&Judged| other.says.role == role.says.role;
-                let several = self.roles.iter().filter(same).count() > 1;
-                let title = role.says.title(several);
-                // Beside those of models it is not the role's sum.
-                match role.says.model {
-                    None if several => format!("{title} (no model named)"),
-                    _ => title,
-                }
-            })
-            .collect();
+        let mut text = self.role_lines();
+        text.push_str(&self.problem_lines());
+        text
+    }
+
+    /// A line for each role; where there is none, one that says so.
+    pub(super) fn role_lines(&self) -> String {
+        let roles: Vec<&RoleSays> = self.roles.iter().map(|role| &role.says).collect();
+        let titles = titles(&roles);
         let width = titles.iter().map(|title| title.chars().count()).max();
         let width = width.unwrap_or_default();
         let mut text = String::new();
@@ -162,6 +192,12 @@ impl Report {
                 Level::Ok | Level::Unknown => writeln!(text),
             };
         }
+        text
+    }
+
+    /// A line for each page with which something is wrong.
+    pub(super) fn problem_lines(&self) -> String {
+        let mut text = String::new();
         for source in &self.sources {
             if let Some(message) = &source.message {
                 let message = shown_up_to(message, MOST_OF_MESSAGE);
@@ -175,4 +211,19 @@ impl Report {
         }
         text
     }
+}
+
+/// What each role is called: with its model where it serves several.
+pub(super) fn titles(roles: &[&RoleSays]) -> Vec<String> {
+    let title = |says: &&RoleSays| {
+        let same = |other: &&&RoleSays| other.role == says.role;
+        let several = roles.iter().filter(same).count() > 1;
+        let title = says.title(several);
+        // Beside those of models it is not the role's sum.
+        match says.model {
+            None if several => format!("{title} (no model named)"),
+            _ => title,
+        }
+    };
+    roles.iter().map(title).collect()
 }

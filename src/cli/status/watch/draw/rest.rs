@@ -1,0 +1,330 @@
+//! Traffic, sources, pools, errors and requests.
+
+use super::super::model::Model;
+use super::super::moment::{Moment, Quantiles, RequestSays, SourceSeen, Traffic};
+use super::roles::Roles;
+use super::text::{Look, ago, clock, millis, padded, rate, width};
+use crate::cli::role_line::{number, percent};
+use crate::cli::status::report::{Level, Limits};
+use ratatui::text::Line;
+use std::time::Duration;
+
+/// Lines that one message may take.
+const MOST_LINES: usize = 3;
+
+/// In a line, and in three.
+pub(super) fn traffic(look: Look, moment: &Moment) -> Vec<Vec<Line<'static>>> {
+    let Some(traffic) = &moment.traffic else {
+        let why = "traffic: not known here, as no kvgauge is asked that sees the requests";
+        return vec![vec![Line::from(look.faint(why))]];
+    };
+    let rates = rates(look, traffic);
+    let quantiles = [("TTFT", traffic.ttft_ms), ("TPOT", traffic.tpot_ms)];
+    let window = traffic.window_s.unwrap_or(60);
+    let all = quantiles.map(|(name, all)| quantiles_line(look, name, all, window));
+    vec![
+        vec![rates.clone()],
+        [rates].into_iter().chain(all).collect(),
+    ]
+}
+
+fn rates(look: Look, traffic: &Traffic) -> Line<'static> {
+    let Some(requests) = traffic.requests_per_s else {
+        return Line::from(vec![
+            look.strong("traffic"),
+            look.plain("  rates unknown yet: they come with the next look"),
+        ]);
+    };
+    let mut line = vec![
+        look.strong("traffic"),
+        look.plain(format!("  {} requests/s", rate(requests))),
+    ];
+    match traffic.failed_per_s {
+        Some(failed) if failed > 0.0 => {
+            line.push(look.levelled(format!("  {} FAILED/s", rate(failed)), Level::Critical));
+        }
+        Some(_) => line.push(look.plain("  0 failed/s")),
+        None => line.push(look.plain("  failed unknown")),
+    }
+    if let Some(n) = traffic.in_flight {
+        line.push(look.plain(format!("  {} in flight", number(n))));
+    }
+    let tokens = [
+        ("in", traffic.input_tokens_per_s),
+        ("out", traffic.output_tokens_per_s),
+    ];
+    let tokens = tokens
+        .into_iter()
+        .filter_map(|(name, n)| Some(format!("{name} {}", rate(n?))));
+    let tokens = tokens.collect::<Vec<_>>().join(" ");
+    let tokens = if tokens.is_empty() {
+        "unknown".to_owned()
+    } else {
+        tokens
+    };
+    line.push(look.plain(format!("  tokens/s {tokens}")));
+    Line::from(line)
+}
+
+fn quantiles_line(look: Look, name: &str, all: Quantiles, window: u64) -> Line<'static> {
+    let values = [("p50", all.p50), ("p90", all.p90), ("p99", all.p99)];
+    if values.iter().all(|(_, value)| value.is_none()) {
+        let why = format!("     unknown: no answer gave one in the last {window} s");
+        return Line::from(vec![look.strong(name.to_owned()), look.faint(why)]);
+    }
+    let mut line = vec![look.strong(name.to_owned()), look.plain("   ")];
+    for (quantile, value) in values {
+        let value = value.map_or("unknown".to_owned(), millis);
+        line.push(look.faint(format!("  {quantile} ")));
+        line.push(look.plain(padded(&value, 8)));
+    }
+    Line::from(line)
+}
+
+/// In a line; with what is wrong; and all of them.
+pub(super) fn sources(look: Look, moment: &Moment, columns: usize) -> Vec<Vec<Line<'static>>> {
+    let all = &moment.sources;
+    let up = all
+        .iter()
+        .filter(|source| source.says.state == "up")
+        .count();
+    let mut line = vec![
+        look.strong("sources"),
+        look.plain(format!("  {up} of {} up", all.len())),
+    ];
+    let down: Vec<String> = all
+        .iter()
+        .filter(|source| source.says.state != "up")
+        .map(|source| look.name(&source.says.name, 20))
+        .collect();
+    if !down.is_empty() {
+        line.push(look.wrong(format!("  NOT UP: {}", down.join(", "))));
+    }
+    let line = Line::from(line);
+    let troubled = all
+        .iter()
+        .flat_map(|source| message(look, source, columns, true));
+    let troubled: Vec<Line<'static>> = [line.clone()].into_iter().chain(troubled).collect();
+    let names = all
+        .iter()
+        .map(|source| width(&look.name(&source.says.name, 24)))
+        .max();
+    let names = names.unwrap_or_default();
+    let whole = all.iter().flat_map(|source| {
+        let mut lines = vec![source_line(look, source, names)];
+        lines.extend(message(look, source, columns, false));
+        lines
+    });
+    let whole = [line.clone()].into_iter().chain(whole).collect();
+    vec![vec![line], troubled, whole]
+}
+
+fn source_line(look: Look, source: &SourceSeen, names: usize) -> Line<'static> {
+    let says = &source.says;
+    let (state, level) = match &*says.state {
+        "up" if says.unknown.is_none() => ("up", Level::Ok),
+        "up" => ("up, unknown", Level::Unknown),
+        "down" => ("DOWN", Level::Critical),
+        _ => ("not read yet", Level::Unknown),
+    };
+    let age = source.age_ms.map(|ms| {
+        let age = ago(Duration::from_millis(ms));
+        if ms < 1000 {
+            "read under 1 s ago".to_owned()
+        } else {
+            format!("read {age} ago")
+        }
+    });
+    // Most are named after their role, and read without TLS.
+    let role = says.role.clone().filter(|role| *role != says.name);
+    let url = says.url.strip_prefix("http://").unwrap_or(&says.url);
+    let parts = [age, role, says.engine.clone(), Some(url.to_owned())];
+    let parts: Vec<String> = parts
+        .into_iter()
+        .flatten()
+        .map(|part| look.name(&part, 60))
+        .collect();
+    Line::from(vec![
+        look.plain(format!("  {} ", padded(&look.name(&says.name, 24), names))),
+        look.levelled(padded(state, 5), level),
+        look.plain(format!(" {}", parts.join("  "))),
+    ])
+}
+
+/// What is wrong with it, and what to do. `named`: it stands alone.
+fn message(look: Look, source: &SourceSeen, columns: usize, named: bool) -> Vec<Line<'static>> {
+    let Some(message) = &source.says.message else {
+        return Vec::new();
+    };
+    let name = &source.says.name;
+    let text = if named && !message.starts_with(name.as_str()) {
+        format!("{name}: {message}")
+    } else {
+        message.clone()
+    };
+    let lines = look.message(&text, columns.saturating_sub(4), MOST_LINES);
+    let line = |text: String| Line::from(look.plain(format!("    {text}")));
+    lines.into_iter().map(line).collect()
+}
+
+/// With one pool, two, … and all.
+pub(super) fn pools(roles: &Roles<'_>, moment: &Moment, limits: Limits) -> Vec<Vec<Line<'static>>> {
+    let look = roles.look;
+    let total = moment.pools.len() as u64 + moment.pools_left_out;
+    let title = Line::from(vec![
+        look.strong("pools"),
+        look.plain(format!("  the fullest of {}", number(total))),
+    ]);
+    let names: Vec<String> = moment
+        .pools
+        .iter()
+        .map(|pool| {
+            let model = pool
+                .model
+                .as_deref()
+                .filter(|_| several_models(moment, &pool.role));
+            let model = model.map(|model| look.name(model, 24));
+            let parts = [
+                Some(look.name(&pool.role, 10)),
+                model,
+                Some(roles.pool_name(pool)),
+            ];
+            let parts: Vec<String> = parts.into_iter().flatten().collect();
+            parts.join(" ").trim_end().to_owned()
+        })
+        .collect();
+    let widest = names
+        .iter()
+        .map(|name| width(name))
+        .max()
+        .unwrap_or_default();
+    let lines = moment.pools.iter().zip(&names).map(|(pool, name)| {
+        let mut line = vec![look.plain(format!("  {} ", padded(name, widest)))];
+        match pool.usage.filter(|usage| (0.0..=1.0).contains(usage)) {
+            Some(usage) => {
+                let level = limits.level(usage);
+                let wide = roles.width.saturating_sub(widest + 40).clamp(8, 40);
+                line.extend(look.bar(usage, None, Some(level), wide));
+                line.push(look.strong(format!(" {:>7}", percent(usage))));
+            }
+            None => line.push(look.levelled("usage unknown", Level::Unknown)),
+        }
+        if let (Some(used), Some(capacity)) = (pool.used, pool.capacity) {
+            line.push(look.plain(format!("  {} / {}", number(used), number(capacity))));
+        }
+        Line::from(line)
+    });
+    growing(&title, &lines.collect::<Vec<_>>())
+}
+
+fn several_models(moment: &Moment, role: &str) -> bool {
+    let mut models = moment
+        .roles
+        .iter()
+        .filter(|says| says.role == role)
+        .map(|says| &says.model);
+    let first = models.next();
+    models.any(|model| Some(model) != first)
+}
+
+/// The last things that went wrong.
+pub(super) fn errors(look: Look, moment: &Moment) -> Vec<Vec<Line<'static>>> {
+    let lines = moment.errors.iter().map(|error| {
+        let who = error.who.as_deref().map(|who| look.name(who, 24));
+        let message = look.name(&error.message, 400);
+        let text = match who {
+            Some(who) if !message.starts_with(&who) => format!("{who}: {message}"),
+            _ => message,
+        };
+        Line::from(vec![
+            look.faint(format!("  {} ", clock(&error.timestamp))),
+            look.plain(text),
+        ])
+    });
+    growing(
+        &Line::from(look.strong("last errors")),
+        &lines.collect::<Vec<_>>(),
+    )
+}
+
+pub(super) fn requests(look: Look, moment: &Moment) -> Vec<Vec<Line<'static>>> {
+    let lines = moment
+        .requests
+        .iter()
+        .map(|request| request_line(look, request));
+    growing(
+        &Line::from(look.strong("last requests")),
+        &lines.collect::<Vec<_>>(),
+    )
+}
+
+fn request_line(look: Look, request: &RequestSays) -> Line<'static> {
+    let status = request
+        .status
+        .map_or("none".to_owned(), |status| status.to_string());
+    let outcome = request.outcome.as_deref().unwrap_or("unknown");
+    let fine = outcome == "complete" && request.status.is_some_and(|status| status < 400);
+    let what = format!("{status:>4} {} ", padded(&look.name(outcome, 18), 9));
+    let mut text = Vec::new();
+    // Where nothing is streamed the first token comes with all others.
+    let ttft = request.ttft_ms.filter(|_| request.stream != Some(false));
+    text.extend(ttft.map(|ms| format!("TTFT {}", padded(&millis(ms), 6))));
+    text.extend(
+        request
+            .duration_ms
+            .map(|ms| format!("took {}", padded(&millis(ms), 6))),
+    );
+    let tokens = [("in", request.input_tokens), ("out", request.output_tokens)];
+    text.extend(
+        tokens
+            .into_iter()
+            .filter_map(|(name, n)| Some(format!("{name} {:>6}", number(n?)))),
+    );
+    let share = |usage: Option<f64>| usage.map_or("unknown".to_owned(), percent);
+    text.push(format!(
+        "KV {} to {}",
+        share(request.kv_start_usage),
+        share(request.kv_end_usage)
+    ));
+    text.extend(request.path.as_deref().map(|path| look.name(path, 40)));
+    Line::from(vec![
+        look.faint(format!("  {} ", clock(&request.timestamp))),
+        if fine {
+            look.plain(what)
+        } else {
+            look.wrong(what)
+        },
+        look.plain(text.join("  ")),
+    ])
+}
+
+/// A title with one line, with two, … and with all.
+fn growing(title: &Line<'static>, lines: &[Line<'static>]) -> Vec<Vec<Line<'static>>> {
+    let with = |n: usize| {
+        [title.clone()]
+            .into_iter()
+            .chain(lines[..n].iter().cloned())
+    };
+    (1..=lines.len()).map(|n| with(n).collect()).collect()
+}
+
+/// What is said where there are no roles.
+pub(super) fn no_roles(look: Look, model: &Model, columns: usize) -> Vec<Line<'static>> {
+    let text = match &model.moment {
+        None => "Nothing has been heard yet.",
+        Some(moment)
+            if moment
+                .sources
+                .iter()
+                .any(|source| source.says.engine.is_some()) =>
+        {
+            "usage unknown: of no engine that was read is the role known"
+        }
+        Some(_) => "usage unknown: nobody that was read says anything of a KV cache",
+    };
+    let lines = look.message(text, columns, 2);
+    lines
+        .into_iter()
+        .map(|line| Line::from(look.levelled(line, Level::Unknown)))
+        .collect()
+}

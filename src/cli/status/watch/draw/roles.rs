@@ -1,0 +1,313 @@
+//! The roles: how full, how it has been, who waits.
+
+use super::super::model::{Model, Role};
+use super::text::{Look, padded, short, width};
+use crate::cli::role_line::{RoleSays, number, percent, words};
+use crate::cli::status::report::{Level, PoolSays};
+use ratatui::text::{Line, Span};
+use std::time::Instant;
+
+/// Seconds that the graph shows, in a narrow and in a wide window.
+const SPANS: [(usize, i64); 2] = [(150, 900), (0, 300)];
+
+/// Seconds that a column of the graph may stand for.
+const STEPS: [i64; 8] = [1, 2, 5, 10, 15, 30, 60, 120];
+
+/// What all roles of one view share.
+pub(super) struct Roles<'a> {
+    pub(super) look: Look,
+    pub(super) model: &'a Model,
+    pub(super) now: Instant,
+    /// Columns of the window.
+    pub(super) width: usize,
+}
+
+/// What a level is called.
+pub(super) fn word(level: Level) -> &'static str {
+    match level {
+        Level::Ok => "ok",
+        Level::Warning => "WARNING",
+        Level::Critical => "CRITICAL",
+        Level::Unknown => "UNKNOWN",
+    }
+}
+
+// === impl Roles ===
+
+impl Roles<'_> {
+    /// In sizes: as many as there is room for with a line each, all with a line, with two, three, four
+    /// lines, and with blank lines between them.
+    pub(super) fn sizes(&self) -> Vec<Vec<Line<'static>>> {
+        let roles: Vec<&Role> = self.model.roles.iter().collect();
+        let mut sizes = Vec::new();
+        let mut worst = roles.clone();
+        // Those as they came keep their order.
+        worst.sort_by_key(|role| std::cmp::Reverse(role.level));
+        for n in 1..roles.len() {
+            let mut lines: Vec<Line<'static>> =
+                worst[..n].iter().flat_map(|r| self.block(r, 1)).collect();
+            let rest = &worst[n..];
+            let level = rest.first().map_or(Level::Ok, |role| role.level);
+            lines.push(Line::from(vec![
+                self.look
+                    .plain(format!("and {} more, none worse than ", rest.len())),
+                self.look.levelled(word(level), level),
+            ]));
+            sizes.push(lines);
+        }
+        for size in 1..=4 {
+            sizes.push(
+                roles
+                    .iter()
+                    .flat_map(|role| self.block(role, size))
+                    .collect(),
+            );
+        }
+        let spaced: Vec<Vec<Line<'static>>> =
+            roles.iter().map(|role| self.block(role, 4)).collect();
+        sizes.push(spaced.join(&Line::default()));
+        sizes
+    }
+
+    /// The number of the size in which each role has so many lines.
+    pub(super) fn size(&self, lines: usize) -> usize {
+        self.model.roles.len().saturating_sub(1) + lines - 1
+    }
+
+    /// Whether there is more to see in the pools than in the roles.
+    pub(super) fn of_several_pools(&self) -> bool {
+        self.model.roles.iter().any(|role| role.says.pools > 1)
+    }
+
+    fn title_width(&self) -> usize {
+        let widest = self.model.roles.iter().map(|role| width(&role.title)).max();
+        widest.unwrap_or_default().min(self.width / 3)
+    }
+
+    fn is_old(&self) -> bool {
+        self.model.is_old(self.now)
+    }
+
+    /// One role in so many lines, or one more where a part of it is missing.
+    fn block(&self, role: &Role, lines: usize) -> Vec<Line<'static>> {
+        let look = self.look;
+        let says = &role.says;
+        let mut all = vec![self.first(role, lines == 1)];
+        match lines {
+            1 => return all,
+            2 => {
+                let mut parts = vec![look.plain(self.tokens(says, true))];
+                parts.extend(self.hottest(says, true));
+                parts.extend(waiting(says).into_iter().map(Span::raw));
+                all.push(indented(parts));
+            }
+            _ => {
+                let mut parts = vec![look.plain(self.tokens(says, false))];
+                parts.extend(
+                    says.fill
+                        .map(|fill| look.plain(format!("fill {}", percent(fill)))),
+                );
+                parts.extend(self.hottest(says, false));
+                all.extend(self.flow(parts));
+                let mut parts: Vec<Span<'static>> =
+                    waiting(says).into_iter().map(Span::raw).collect();
+                if let Some(n) = says.preempted.filter(|n| *n > 0) {
+                    parts.push(look.plain(format!("preempted {} since its start", number(n))));
+                }
+                all.extend(self.flow(parts));
+            }
+        }
+        if let (Some(missing), Some(_)) = (&says.missing, says.usage) {
+            let reason = look.name(&missing.reason, 20);
+            let n = missing.count;
+            let what = if n == 1 {
+                "source or pool is"
+            } else {
+                "sources or pools are"
+            };
+            all.push(Line::from(look.levelled(
+                format!("  {n} {what} not in these numbers ({reason})"),
+                Level::Warning,
+            )));
+        }
+        if lines >= 4 {
+            all.push(self.past(says));
+        }
+        all
+    }
+
+    fn first(&self, role: &Role, alone: bool) -> Line<'static> {
+        let look = self.look;
+        let says = &role.says;
+        let title = padded(
+            &look.name(&role.title, self.title_width()),
+            self.title_width(),
+        );
+        let (level, colour) = if self.is_old() {
+            (padded("OLD", 8), None)
+        } else {
+            (padded(word(role.level), 8), Some(role.level))
+        };
+        let level = match colour {
+            Some(colour) => look.levelled(level, colour),
+            None => look.wrong(level),
+        };
+        let mut line = vec![look.strong(title), look.plain(" "), level, look.plain(" ")];
+        let taken = Line::from(line.clone()).width();
+        let room = self.width.saturating_sub(taken);
+        let Some(usage) = says.usage else {
+            line.push(look.plain(self.why(says, room)));
+            return Line::from(line);
+        };
+        let after = if alone {
+            let waiting = waiting(says).join(" ");
+            // Those that wait matter more than a wide bar.
+            look.cut(
+                &format!(" {:>7} {waiting}", percent(usage)),
+                room.saturating_sub(12),
+            )
+        } else {
+            format!(" {:>7}", percent(usage))
+        };
+        let wide = room.saturating_sub(width(&after));
+        let wide = if alone { wide.min(32) } else { wide };
+        line.extend(look.bar(usage, says.fill, colour, wide));
+        line.push(look.strong(after));
+        Line::from(line)
+    }
+
+    /// Why there is no usage, in words as far as there is room for them.
+    fn why(&self, says: &RoleSays, room: usize) -> String {
+        let reason = says.unknown.as_deref().unwrap_or("no reason is given");
+        let reason = self.look.name(reason, 20);
+        let full = words(&reason).map(|words| format!("{words} ({reason})"));
+        full.filter(|full| width(full) <= room).unwrap_or(reason)
+    }
+
+    /// In as many lines as these need.
+    fn flow(&self, parts: Vec<Span<'static>>) -> Vec<Line<'static>> {
+        let mut lines: Vec<Vec<Span<'static>>> = vec![Vec::new()];
+        let mut taken = 0;
+        for part in parts {
+            let wide = part.width() + 2;
+            if taken > 0 && taken + wide > self.width {
+                lines.push(Vec::new());
+                taken = 0;
+            }
+            taken += wide;
+            if let Some(line) = lines.last_mut() {
+                line.push(part);
+            }
+        }
+        lines.into_iter().map(indented).collect()
+    }
+
+    fn tokens(&self, says: &RoleSays, brief: bool) -> String {
+        let n = |n: u64| if brief { short(n) } else { number(n) };
+        let mut text = match (says.used, says.capacity) {
+            // Without a usage a number of tokens is of another moment, or none.
+            (Some(used), Some(capacity)) if says.usage.is_some() => {
+                format!("{} / {} tokens", n(used), n(capacity))
+            }
+            (Some(used), None) if says.usage.is_some() => {
+                format!("{} tokens of an unknown number", n(used))
+            }
+            (_, Some(capacity)) => format!("an unknown part of {} tokens", n(capacity)),
+            _ => "tokens unknown".to_owned(),
+        };
+        if !matches!(&*says.pool, "" | "full") {
+            text.push_str(&format!(" ({} pool)", self.look.name(&says.pool, 10)));
+        }
+        text
+    }
+
+    /// The fullest pool of several.
+    fn hottest(&self, says: &RoleSays, brief: bool) -> Option<Span<'static>> {
+        if says.pools < 2 {
+            return None;
+        }
+        let max = says.max?;
+        let level = self.model.limits.level(max);
+        let mut text = format!("hottest {}", percent(max));
+        // The role's own level is that of all its pools together.
+        if level != Level::Ok {
+            text.push_str(&format!(" {}", word(level)));
+        }
+        let name = self.hottest_pool(says).map(|pool| self.pool_name(pool));
+        let name = name.filter(|name| !name.is_empty());
+        match (name, brief) {
+            (Some(name), true) => text.push_str(&format!(" {name}")),
+            (Some(name), false) => text.push_str(&format!(": {name} of {} pools", says.pools)),
+            (None, _) => text.push_str(&format!(" of {} pools", says.pools)),
+        }
+        Some(if level == Level::Ok || self.is_old() {
+            self.look.plain(text)
+        } else {
+            self.look.levelled(text, level)
+        })
+    }
+
+    pub(super) fn hottest_pool(&self, says: &RoleSays) -> Option<&PoolSays> {
+        let moment = self.model.moment.as_deref()?;
+        moment.pools.iter().find(|pool| {
+            let model = says.model.is_none() || pool.model.is_none() || says.model == pool.model;
+            pool.role == says.role && model && pool.usage.is_some()
+        })
+    }
+
+    /// Its source where the role has several, and what tells it from others there.
+    pub(super) fn pool_name(&self, pool: &PoolSays) -> String {
+        let pools = self.model.moment.iter().flat_map(|moment| &moment.pools);
+        let mut others = pools.filter(|other| other.role == pool.role);
+        let several = others.any(|other| other.source != pool.source);
+        let rank = pool.pool.as_deref().map(|rank| self.look.name(rank, 28));
+        let source = several.then(|| self.look.name(&pool.source, 20));
+        [source, rank]
+            .into_iter()
+            .flatten()
+            .collect::<Vec<_>>()
+            .join(" ")
+    }
+
+    /// The last minutes.
+    fn past(&self, says: &RoleSays) -> Line<'static> {
+        let look = self.look;
+        let room = self
+            .width
+            .saturating_sub("  15 min ago ".len() + " now".len());
+        let span = SPANS.iter().find(|(from, _)| self.width >= *from);
+        let span = span.map_or(300, |(_, span)| *span);
+        let fits = |step: &&i64| usize::try_from(span / **step).is_ok_and(|n| n <= room);
+        let step = STEPS.iter().find(fits).copied().unwrap_or(300);
+        let columns = usize::try_from(span / step).unwrap_or_default();
+        let columns = self.model.columns(says, columns, step, self.now);
+        Line::from(vec![
+            look.faint(format!("  {:>2} min ago ", span / 60)),
+            look.plain(look.graph(&columns)),
+            look.faint(" now"),
+        ])
+    }
+}
+
+fn indented(parts: Vec<Span<'static>>) -> Line<'static> {
+    let apart = |part: Span<'static>| [Span::raw("  "), part];
+    Line::from(parts.into_iter().flat_map(apart).collect::<Vec<_>>())
+}
+
+/// Requests that run and that wait.
+fn waiting(says: &RoleSays) -> Vec<String> {
+    let mut all = Vec::new();
+    for (name, n) in [("running", says.running), ("queued", says.queued)] {
+        all.push(match n {
+            Some(n) => format!("{name} {}", number(n)),
+            None => format!("{name} unknown"),
+        });
+    }
+    // The queue next to the pool first.
+    for name in ["transfer", "prealloc", "inflight", "bootstrap"] {
+        if let Some(n) = says.queues.get(name) {
+            all.push(format!("{name} {}", number(*n)));
+        }
+    }
+    all
+}

@@ -1,0 +1,688 @@
+//! The view as text: what stands on the screen, without colours.
+
+use super::super::feed::Heard;
+use super::super::model::Model;
+use super::*;
+use crate::cli::status::report::Limits;
+use ratatui::style::Modifier;
+use serde_json::{Value, json};
+
+const PLAIN: Look = Look {
+    unicode: true,
+    colour: false,
+};
+const ASCII: Look = Look {
+    unicode: false,
+    colour: false,
+};
+const COLOUR: Look = Look {
+    unicode: true,
+    colour: true,
+};
+
+const LIMITS: Limits = Limits {
+    warn: 0.85,
+    crit: 0.95,
+};
+
+/// 2026-11-30T23:59:40Z.
+const NOW: i64 = 1_796_083_180;
+
+fn role(name: &str, usage: f64) -> Value {
+    json!({
+        "role": name, "model": null, "usage": usage, "unknown": null, "max": usage, "fill": usage + 0.05,
+        "used": (usage * 2_581_504.0) as u64, "capacity": 2_581_504, "pool": "full", "running": 3, "queued": 0,
+        "queues": if name == "decode" { json!({"transfer": 1, "prealloc": 2}) } else { json!({"inflight": 2, "bootstrap": 1}) },
+        "pending": null, "hit_rate": null, "preempted": 0, "host": null, "age_ms": 812, "pools": 1, "missing": null,
+    })
+}
+
+fn unknown(name: &str, why: &str) -> Value {
+    json!({
+        "role": name, "usage": null, "unknown": why, "running": null, "queued": null, "queues": {},
+        "pools": 0, "missing": {"count": 1, "reason": why}, "capacity": null,
+    })
+}
+
+fn source(name: &str, role: Option<&str>) -> Value {
+    json!({
+        "name": name, "url": format!("http://127.0.0.1:30000/{name}"), "role": role, "engine": "sglang",
+        "state": "up", "age_ms": 412, "unknown": null, "message": null,
+    })
+}
+
+fn moment(roles: &[Value]) -> Value {
+    json!({
+        "timestamp": "2026-11-30T23:59:40.123Z",
+        "kvgauge": {"version": "0.1.0", "uptime_s": 1234, "phase": "serving", "upstream": "http://127.0.0.1:30001"},
+        "warn": 0.85, "crit": 0.95, "headline": "decode",
+        "roles": roles, "pools": [], "pools_left_out": 0,
+        "traffic": {
+            "window_s": 60, "in_flight": 12, "requests_per_s": 3.24, "failed_per_s": 0.0,
+            "input_tokens_per_s": 900.0, "output_tokens_per_s": 1200.0,
+            "ttft_ms": {"p50": 80.0, "p90": 200.0, "p99": 1900.0},
+            "tpot_ms": {"p50": 8.25, "p90": 12.0, "p99": null},
+            "duration_ms": {"p50": 1.0, "p90": 2.0, "p99": 3.0},
+        },
+        "sources": [source("router", None), source("prefill", Some("prefill")), source("decode", Some("decode"))],
+        "requests": [], "errors": [],
+    })
+}
+
+fn model(moment: &Value, now: Instant) -> Model {
+    let mut model = Model::new("http://127.0.0.1:30090".to_owned(), LIMITS);
+    hear(&mut model, moment, now);
+    model
+}
+
+fn hear(model: &mut Model, moment: &Value, now: Instant) {
+    let moment = serde_json::from_value(moment.clone()).unwrap();
+    model.take(Heard::Moment(Box::new(moment)), now);
+}
+
+fn buffer(model: &Model, mode: Mode, look: Look, now: Instant, size: (u16, u16)) -> Buffer {
+    let mut buffer = Buffer::empty(Rect::new(0, 0, size.0, size.1));
+    draw(model, mode, look, now, &mut buffer);
+    buffer
+}
+
+/// The rows, without the blanks at their ends.
+fn rows(buffer: &Buffer) -> Vec<String> {
+    let width = usize::from(buffer.area.width);
+    let row = |cells: &[ratatui::buffer::Cell]| {
+        let mut text = String::new();
+        let mut covered = 0;
+        for cell in cells {
+            if covered > 0 {
+                covered -= 1;
+                continue;
+            }
+            text.push_str(cell.symbol());
+            covered = text::width(cell.symbol()).saturating_sub(1);
+        }
+        text.trim_end().to_owned()
+    };
+    buffer.content().chunks(width).map(row).collect()
+}
+
+fn screen(model: &Model, look: Look, now: Instant, size: (u16, u16)) -> String {
+    rows(&buffer(model, Mode::default(), look, now, size)).join("\n")
+}
+
+fn shown(moment: &Value, look: Look, size: (u16, u16)) -> String {
+    let now = Instant::now();
+    screen(&model(moment, now), look, now, size)
+}
+
+#[track_caller]
+fn has(screen: &str, words: &[&str]) {
+    for word in words {
+        assert!(screen.contains(word), "no {word:?} in\n{screen}");
+    }
+}
+
+#[test]
+fn all_is_well_at_80_by_24() {
+    let screen = shown(
+        &moment(&[role("decode", 0.47), role("prefill", 0.25)]),
+        PLAIN,
+        (80, 24),
+    );
+    assert_eq!(screen.lines().count(), 24, "{screen}");
+    has(
+        &screen,
+        &[
+            "kvgauge 0.1.0  127.0.0.1:30090  serving, up 20 min",
+            "heard 0 s ago",
+            "ok: the fullest is decode at 47.00%",
+            "decode  ok       [████",
+            "  1,213,306 / 2,581,504 tokens  fill 52.00%\n  running 3  queued 0  transfer 1  prealloc 2\n",
+            "   5 min ago ",
+            "prefill ok       [████",
+            "  running 3  queued 0  inflight 2  bootstrap 1",
+            "traffic  3.2 requests/s  0 failed/s  12 in flight  tokens/s in 900 out 1,200",
+            "TTFT     p50 80 ms     p90 200 ms    p99 1.9 s",
+            "TPOT     p50 8.2 ms    p90 12 ms     p99 unknown",
+            "sources  3 of 3 up",
+            "  decode  up    read under 1 s ago  sglang  127.0.0.1:30000/decode",
+            "q quit   p pause   ? help",
+        ],
+    );
+    assert!(
+        screen.lines().all(|line| text::width(line) <= 80),
+        "{screen}"
+    );
+}
+
+/// Without any colour each level is a word.
+#[test]
+fn levels_are_words() {
+    let screen = shown(
+        &moment(&[role("decode", 0.96), role("prefill", 0.86)]),
+        PLAIN,
+        (80, 24),
+    );
+    has(
+        &screen,
+        &[
+            "CRITICAL: decode 96.00% (from 95.00%)   WARNING: prefill 86.00% (from 85.00%)",
+            "decode  CRITICAL [",
+            "prefill WARNING  [",
+        ],
+    );
+    let buffer = |look| {
+        let now = Instant::now();
+        let model = model(&moment(&[role("decode", 0.96)]), now);
+        buffer(&model, Mode::default(), look, now, (80, 24))
+    };
+    let colours = |buffer: &Buffer| {
+        buffer
+            .content()
+            .iter()
+            .any(|cell| cell.fg != ratatui::style::Color::Reset)
+    };
+    assert!(colours(&buffer(COLOUR)));
+    assert!(!colours(&buffer(PLAIN)));
+    assert_eq!(rows(&buffer(COLOUR)), rows(&buffer(PLAIN)));
+    let bold = |cell: &ratatui::buffer::Cell| cell.modifier.contains(Modifier::BOLD);
+    assert!(buffer(PLAIN).content().iter().any(bold));
+}
+
+/// The limits are those that were typed.
+#[test]
+fn limits_are_as_typed() {
+    let now = Instant::now();
+    let mut model = Model::new(
+        "a".to_owned(),
+        Limits {
+            warn: 0.3,
+            crit: 0.95,
+        },
+    );
+    hear(&mut model, &moment(&[role("decode", 0.47)]), now);
+    has(
+        &screen(&model, PLAIN, now, (80, 24)),
+        &["WARNING: decode 47.00% (from 30.00%)"],
+    );
+}
+
+#[test]
+fn what_is_not_known_is_said_and_has_no_bar() {
+    let mut moment = moment(&[unknown("decode", "unreachable"), role("prefill", 0.25)]);
+    let refused = "decode refused the connection at 127.0.0.1:30002: check that the server runs, and on that port";
+    moment["sources"][2]["state"] = json!("down");
+    moment["sources"][2]["unknown"] = json!("unreachable");
+    moment["sources"][2]["age_ms"] = json!(12_700);
+    moment["sources"][2]["message"] = json!(refused);
+    moment["traffic"] =
+        json!({"window_s": 60, "in_flight": 0, "requests_per_s": 0.0, "failed_per_s": 0.0});
+    let screen = shown(&moment, PLAIN, (80, 24));
+    has(
+        &screen,
+        &[
+            "UNKNOWN: decode unreachable",
+            "decode  UNKNOWN  the server refuses, or can't be reached (unreachable)\n",
+            "running unknown  queued unknown",
+            "sources  2 of 3 up  NOT UP: decode",
+            "decode  DOWN  read 12 s ago",
+            "decode refused the connection at 127.0.0.1:30002: check that the server",
+            "    runs, and on that port",
+            "TTFT     unknown: no answer gave one in the last 60 s",
+        ],
+    );
+    let line = screen
+        .lines()
+        .find(|line| line.starts_with("decode"))
+        .unwrap();
+    assert!(!line.contains('[') && !line.contains('%'), "{line}");
+    moment["traffic"] = json!({"window_s": 60, "in_flight": 0});
+    has(
+        &shown(&moment, PLAIN, (80, 24)),
+        &["traffic  rates unknown yet"],
+    );
+}
+
+/// What is no share is no usage, whoever says it.
+#[test]
+fn a_usage_above_1_is_unknown() {
+    let screen = shown(&moment(&[role("decode", 1.5)]), PLAIN, (80, 24));
+    has(
+        &screen,
+        &[
+            "UNKNOWN: decode invalid",
+            "a gauge holds what can't be a value",
+        ],
+    );
+    assert!(!screen.contains("150"), "{screen}");
+}
+
+#[test]
+fn a_part_that_is_missing_is_said() {
+    let mut decode = role("decode", 0.2);
+    decode["missing"] = json!({"count": 2, "reason": "stale"});
+    let screen = shown(&moment(&[decode]), PLAIN, (80, 24));
+    has(
+        &screen,
+        &[
+            "WARNING: decode known in part",
+            "2 sources or pools are not in these numbers (stale)",
+        ],
+    );
+}
+
+#[test]
+fn a_lost_connection_is_said_and_what_is_shown_is_old() {
+    let start = Instant::now();
+    let mut model = model(&moment(&[role("decode", 0.99)]), start);
+    let lost = |again| Heard::Lost {
+        message: "kvgauge refused the connection at 127.0.0.1:30090: check that the server runs"
+            .to_owned(),
+        again: Duration::from_secs(again),
+    };
+    model.take(lost(1), start);
+    model.take(lost(5), start + Duration::from_secs(10));
+    let now = start + Duration::from_secs(12);
+    let text = screen(&model, PLAIN, now, (80, 24));
+    has(
+        &text,
+        &[
+            "heard 12 s ago",
+            "CONNECTION LOST 12 s ago, next try in 3 s; what is shown is OLD",
+            "  kvgauge refused the connection at 127.0.0.1:30090: check that the server runs",
+            "decode OLD      [",
+            "99.00%",
+        ],
+    );
+    // Nothing is said of now.
+    assert!(!text.contains("CRITICAL"), "{text}");
+    has(
+        &screen(&model, PLAIN, now, (60, 15)),
+        &["CONNECTION LOST", "decode OLD"],
+    );
+    has(
+        &screen(&model, PLAIN, now, (20, 5)),
+        &["CONNECTION LOST", "decode 99% OLD"],
+    );
+    // It comes back.
+    hear(&mut model, &moment(&[role("decode", 0.5)]), now);
+    let text = screen(&model, PLAIN, now, (80, 24));
+    assert!(
+        !text.contains("CONNECTION") && !text.contains("OLD"),
+        "{text}"
+    );
+    // A connection over which nothing comes.
+    let text = screen(&model, PLAIN, now + Duration::from_secs(7), (80, 24));
+    has(&text, &["NOTHING HEARD", "decode OLD"]);
+}
+
+#[test]
+fn never_connected_is_said() {
+    let now = Instant::now();
+    let mut model = Model::new("http://127.0.0.1:1".to_owned(), LIMITS);
+    has(
+        &screen(&model, PLAIN, now, (80, 24)),
+        &["Nothing has been heard yet."],
+    );
+    let message = "kvgauge refused the connection".to_owned();
+    let again = Duration::from_secs(2);
+    model.take(Heard::Lost { message, again }, now);
+    let text = screen(&model, PLAIN, now + Duration::from_secs(1), (80, 24));
+    has(
+        &text,
+        &[
+            "NO CONNECTION for 1 s, next try in 1 s",
+            "  kvgauge refused the connection",
+        ],
+    );
+}
+
+#[test]
+fn several_models_have_a_row_each() {
+    let mut roles = vec![role("decode", 0.4), role("decode", 0.9)];
+    roles[0]["model"] = json!("meta-llama/Llama-3.3-70B-Instruct");
+    roles[1]["model"] = json!("qwen");
+    let screen = shown(&moment(&roles), PLAIN, (80, 24));
+    has(
+        &screen,
+        &[
+            "decode meta-llama/Llama-3… ok       [",
+            "decode qwen                WARNING  [",
+            "WARNING: decode qwen 90.00%",
+        ],
+    );
+}
+
+#[test]
+fn the_hottest_rank_is_named() {
+    let mut decode = role("decode", 0.5);
+    decode["pools"] = json!(2);
+    decode["max"] = json!(0.93);
+    let mut moment = moment(&[decode]);
+    let pool = |rank: &str, usage: f64| json!({"role": "decode", "model": "m", "source": "decode", "pool": rank, "usage": usage, "used": 12, "capacity": 34});
+    moment["pools"] = json!([pool("rank 3", 0.93), pool("rank 1", 0.07)]);
+    let text = shown(&moment, PLAIN, (80, 24));
+    has(&text, &["hottest 93.00% WARNING: rank 3 of 2 pools"]);
+    // A full rank is told, although the role as a whole is not.
+    has(
+        &text,
+        &[
+            "WARNING: decode 50.00%, its hottest pool 93.00% (from 85.00%)",
+            "decode ok       [",
+        ],
+    );
+    // There is room for the pools themselves.
+    has(
+        &text,
+        &[
+            "pools  the fullest of 2",
+            "  decode rank 3 [",
+            " 93.00%  12 / 34",
+            "  decode rank 1 [",
+        ],
+    );
+    moment["pools"][1]["source"] = json!("decode-2");
+    has(
+        &shown(&moment, PLAIN, (80, 24)),
+        &["hottest 93.00% WARNING: decode rank 3 of 2 pools"],
+    );
+}
+
+#[test]
+fn sixteen_roles_have_a_line_each_and_the_worst_come_first_where_there_is_no_room() {
+    let mut roles: Vec<Value> = (0..16).map(|_| role("decode", 0.1)).collect();
+    for (n, role) in roles.iter_mut().enumerate() {
+        role["model"] = json!(format!("model-{n}"));
+    }
+    roles[14]["usage"] = json!(0.97);
+    let moment = moment(&roles);
+    let text = shown(&moment, PLAIN, (80, 24));
+    for n in 0..16 {
+        has(&text, &[&format!("decode model-{n} ")]);
+    }
+    has(
+        &text,
+        &[
+            "10.00% running 3 queued 0",
+            "sources  3 of 3 up",
+            "traffic  3.2 requests/s",
+        ],
+    );
+    let text = shown(&moment, PLAIN, (60, 15));
+    has(
+        &text,
+        &[
+            "and 5 more, none worse than ok",
+            "CRITICAL: decode model-14 97.00%",
+        ],
+    );
+    let second = text.lines().nth(2).unwrap();
+    assert!(second.starts_with("decode model-14 "), "{text}");
+}
+
+#[test]
+fn a_small_window_has_the_roles() {
+    let screen = shown(
+        &moment(&[role("decode", 0.96), role("prefill", 0.25)]),
+        PLAIN,
+        (60, 15),
+    );
+    has(
+        &screen,
+        &[
+            "CRITICAL: decode 96.00%",
+            "decode  CRITICAL [",
+            "prefill ok       [",
+            "running 3",
+            "traffic",
+            "sources  3 of 3 up",
+            "q quit",
+        ],
+    );
+    assert_eq!(screen.lines().count(), 15, "{screen}");
+}
+
+#[test]
+fn a_tiny_window_has_the_worst_and_says_so() {
+    let screen = shown(
+        &moment(&[role("decode", 0.96), unknown("prefill", "stale")]),
+        PLAIN,
+        (20, 5),
+    );
+    assert_eq!(
+        screen.trim_end(),
+        "prefill UNKNOWN\ndecode 96% CRITICAL\ntoo small for more"
+    );
+    // And whatever the size, there is no panic.
+    let now = Instant::now();
+    let model = model(
+        &moment(&[role("decode", 0.96), unknown("prefill", "stale")]),
+        now,
+    );
+    for width in (0..60).step_by(3).chain([80, 120, 400]) {
+        for height in (0..30).chain([100]) {
+            for help in [false, true] {
+                let mode = Mode {
+                    help,
+                    ..Mode::default()
+                };
+                buffer(&model, mode, ASCII, now, (width, height));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_large_window_has_more() {
+    let mut moment = moment(&[role("decode", 0.5), role("prefill", 0.2)]);
+    moment["pools"] = (0..8)
+        .map(|n| json!({"role": "decode", "source": "decode", "pool": format!("rank {n}"), "usage": 0.5 - 0.01 * f64::from(n), "used": 1000, "capacity": 2000}))
+        .collect();
+    moment["requests"] = (0..20)
+        .map(|n| json!({"timestamp": format!("2026-11-30T23:59:{n:02}.5Z"), "id": "x", "method": "POST", "path": "/v1/completions", "status": 200, "outcome": "complete", "ttft_ms": 80.0, "duration_ms": 1500.0, "input_tokens": 900, "output_tokens": 120, "kv_start_usage": 0.47, "kv_end_usage": null}))
+        .collect();
+    moment["errors"] = json!([{"timestamp": "2026-11-30T23:58:00.0Z", "who": "decode", "message": "decode timed out"}]);
+    let text = shown(&moment, PLAIN, (160, 60));
+    has(
+        &text,
+        &[
+            "  15 min ago",
+            "decode rank 7",
+            "last errors",
+            "23:58:00 decode timed out",
+            "last requests",
+            "  23:59:19  200 complete",
+            "TTFT 80 ms",
+            "KV 47.00% to unknown  /v1/completions",
+        ],
+    );
+}
+
+#[test]
+fn the_graph_shows_the_last_minutes_and_what_was_unknown() {
+    let now = Instant::now();
+    let mut model = Model::new("a".to_owned(), LIMITS);
+    // A reading each 2 s: full, 20 s of which nothing is known, empty.
+    let times: Vec<i64> = (0..60).map(|n| NOW - 120 + 2 * n).collect();
+    let usage: Vec<Value> = (0..60)
+        .map(|n| {
+            if n < 20 {
+                json!(1.0)
+            } else if n < 30 {
+                Value::Null
+            } else {
+                json!(0.0)
+            }
+        })
+        .collect();
+    let why: Vec<Value> = (0..60)
+        .map(|n| {
+            if (20..30).contains(&n) {
+                json!("unreachable")
+            } else {
+                Value::Null
+            }
+        })
+        .collect();
+    let history = json!({"times": times, "roles": [{"role": "decode", "model": null, "usage": usage, "unknown": why}]});
+    model.take(
+        Heard::History(serde_json::from_value(history).unwrap()),
+        now,
+    );
+    hear(&mut model, &moment(&[role("decode", 0.5)]), now);
+    // Columns of 5 s; before it nothing had been heard.
+    let row = |text: &str| {
+        text.lines()
+            .find(|line| line.contains("min ago"))
+            .unwrap()
+            .to_owned()
+    };
+    let graph = row(&screen(&model, PLAIN, now, (80, 24)));
+    let want = format!(
+        "   5 min ago {}{}{}{}▄ now",
+        " ".repeat(35),
+        "█".repeat(8),
+        "?".repeat(4),
+        "▁".repeat(12)
+    );
+    assert_eq!(graph, want);
+    let graph = row(&screen(&model, ASCII, now, (80, 24)));
+    assert!(
+        graph.ends_with("########????____________= now")
+            || graph.ends_with("########????____________- now"),
+        "{graph}"
+    );
+    // While its page is gone a role has no model, and the same past.
+    let mut other = role("decode", 0.5);
+    other["model"] = json!("m");
+    hear(&mut model, &moment(&[other]), now);
+    assert!(row(&screen(&model, PLAIN, now, (80, 24))).contains("????▁"));
+    hear(&mut model, &moment(&[role("decode", 0.5)]), now);
+    // It moves on by whole columns.
+    let later = row(&screen(
+        &model,
+        PLAIN,
+        now + Duration::from_secs(4),
+        (80, 24),
+    ));
+    assert_eq!(later, want);
+    let later = row(&screen(
+        &model,
+        PLAIN,
+        now + Duration::from_secs(5),
+        (80, 24),
+    ));
+    assert!(later.ends_with("▁▄  now"), "{later}");
+}
+
+/// A page may hold any bytes; none of them steers the terminal.
+#[test]
+fn texts_from_elsewhere_can_do_nothing() {
+    let evil = "m\u{1b}]0;pwned\u{7}\u{1b}[31m\r\n\u{202e}\u{200b}\u{9b}2J";
+    let mut decode = role("decode", 0.5);
+    decode["role"] = json!(evil);
+    decode["model"] = json!(evil);
+    decode["pool"] = json!(evil);
+    decode["pools"] = json!(2);
+    let mut other = role("decode", 0.5);
+    other["role"] = json!(evil);
+    other["usage"] = Value::Null;
+    other["unknown"] = json!(evil);
+    let mut moment = moment(&[decode, other]);
+    moment["kvgauge"]["version"] = json!(evil);
+    moment["kvgauge"]["phase"] = json!(evil);
+    moment["pools"] = json!([{"role": evil, "model": evil, "source": evil, "pool": evil, "usage": 0.5, "used": 1, "capacity": 2}]);
+    moment["sources"][0] = json!({"name": evil, "url": evil, "role": evil, "engine": evil, "state": evil, "unknown": evil, "message": evil});
+    moment["requests"] = json!([{"timestamp": evil, "path": evil, "outcome": evil}]);
+    moment["errors"] = json!([{"timestamp": evil, "who": evil, "message": evil}]);
+    for (look, size) in [(PLAIN, (200, 60)), (ASCII, (80, 24)), (PLAIN, (20, 5))] {
+        let now = Instant::now();
+        let buffer = buffer(&model(&moment, now), Mode::default(), look, now, size);
+        for cell in buffer.content() {
+            let hidden = |c: char| {
+                c.is_control()
+                    || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+            };
+            assert!(!cell.symbol().contains(hidden), "{:?}", cell.symbol());
+        }
+    }
+    has(&shown(&moment, PLAIN, (200, 60)), &["\\u{1b}]0;pwned"]);
+}
+
+#[test]
+fn wide_names_keep_the_columns() {
+    let mut roles = vec![role("decode", 0.5), role("decode", 0.5)];
+    roles[0]["model"] = json!("通义千问-七十二亿-指令微调-版本");
+    roles[1]["model"] = json!("m");
+    let moment = moment(&roles);
+    let text = shown(&moment, PLAIN, (80, 24));
+    let columns: Vec<usize> = text
+        .lines()
+        .filter(|line| line.starts_with("decode "))
+        .map(|line| text::width(line.split('[').next().unwrap()))
+        .collect();
+    assert_eq!(columns.len(), 2, "{text}");
+    assert_eq!(columns[0], columns[1], "{text}");
+    assert!(text.lines().all(|line| text::width(line) <= 80), "{text}");
+    // In ASCII nothing else is written.
+    let text = shown(&moment, ASCII, (80, 24));
+    assert!(text.is_ascii(), "{text}");
+    has(&text, &["decode ????-????-", "[####", "##==..."]);
+}
+
+#[test]
+fn it_stands_still_and_says_so() {
+    let now = Instant::now();
+    let model = model(&moment(&[role("decode", 0.5)]), now);
+    let mode = Mode {
+        paused: Some(Duration::from_secs(12)),
+        help: false,
+    };
+    let text = rows(&buffer(&model, mode, PLAIN, now, (80, 24))).join("\n");
+    has(&text, &["PAUSED for 12 s, p goes on", "p go on"]);
+    let mode = Mode {
+        help: true,
+        ..Mode::default()
+    };
+    let text = rows(&buffer(&model, mode, PLAIN, now, (80, 24))).join("\n");
+    has(
+        &text,
+        &["nothing is known, which is not 0", "q, Esc, Ctrl-C  quit"],
+    );
+}
+
+/// A page that can be read, of an engine that hangs.
+#[test]
+fn a_page_that_stands_still_while_requests_run_is_a_warning() {
+    let mut moment = moment(&[role("decode", 0.5)]);
+    moment["sources"][2]["unchanged_ms"] = json!(20_400);
+    let words = "WARNING: decode's page unchanged for 20 s while requests run: it may hang";
+    has(&shown(&moment, PLAIN, (80, 24)), &[words]);
+    // An idle one renews its gauges rarely.
+    moment["roles"][0]["running"] = json!(0);
+    let text = shown(&moment, PLAIN, (80, 24));
+    has(&text, &["ok: the fullest is decode"]);
+}
+
+#[test]
+fn draining_is_said() {
+    let mut moment = moment(&[role("decode", 0.5)]);
+    moment["kvgauge"]["phase"] = json!("draining");
+    has(&shown(&moment, PLAIN, (80, 24)), &["DRAINING"]);
+}
+
+/// Pages that are read without a kvgauge.
+#[test]
+fn without_a_kvgauge_traffic_is_not_known() {
+    let mut moment = moment(&[role("decode", 0.5)]);
+    for name in ["kvgauge", "traffic"] {
+        moment[name] = Value::Null;
+    }
+    let text = shown(&moment, PLAIN, (80, 24));
+    has(
+        &text,
+        &[
+            "kvgauge status",
+            "traffic: not known here, as no kvgauge is asked that sees the requests",
+        ],
+    );
+}
