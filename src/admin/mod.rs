@@ -1,4 +1,5 @@
-//! The operators' listener. Every endpoint, with one line each, is in [`ROUTES`].
+//! The operators' listener. Every endpoint, with one line each, is in [`ROUTES`]; the files of the page
+//! for browsers are in [`web`].
 
 mod conflicts;
 mod gate;
@@ -8,6 +9,7 @@ mod page;
 mod server;
 mod sharing;
 mod stall;
+mod web;
 
 pub use conflicts::Conflicts;
 pub use gate::Gate;
@@ -15,7 +17,7 @@ pub use server::{Admin, Shared};
 pub use sharing::Sharing;
 
 use bytes::Bytes;
-use http::header::CONTENT_TYPE;
+use http::header::{CONTENT_TYPE, VARY};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use http_body_util::Full;
 use std::future::{Future, ready};
@@ -77,11 +79,15 @@ const ROUTES: [Route; 6] = [
     },
     Route {
         path: "/",
-        about: "this list",
+        about: "this list; in a browser, a page that shows all of it",
         open: false,
         answer: |_, _| {
             let head = concat!("kvgauge ", env!("CARGO_PKG_VERSION"), "\n\n");
-            at_once(text(StatusCode::OK, &format!("{head}{}", index())))
+            let mut list = text(StatusCode::OK, &format!("{head}{}", index()));
+            // Whoever names HTML gets another answer.
+            let vary = HeaderValue::from_static("accept");
+            list.headers_mut().insert(VARY, vary);
+            at_once(list)
         },
     },
 ];
