@@ -3,8 +3,8 @@
 import { Browser, Kvgauge, assert, run } from "./browser.mjs";
 
 await run(async (keep) => {
-  const kvgauge = await keep(Kvgauge.demo("decode-restart"));
   const browser = await keep(Browser.start());
+  const kvgauge = await keep(Kvgauge.demo("decode-restart"));
   const page = await browser.open(kvgauge, "light");
   const decode = browser.card("decode");
 

@@ -3,8 +3,8 @@
 import { Browser, Kvgauge, assert, run } from "./browser.mjs";
 
 await run(async (keep) => {
-  const kvgauge = await keep(Kvgauge.demo("full"));
   const browser = await keep(Browser.start());
+  const kvgauge = await keep(Kvgauge.demo("full"));
   const page = await browser.open(kvgauge);
   const decode = browser.card("decode");
 

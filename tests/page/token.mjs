@@ -18,8 +18,8 @@ role = "decode"
 
 try {
   await run(async (keep) => {
-    const kvgauge = await keep(Kvgauge.serve(join(folder, "kvgauge.toml")));
     const browser = await keep(Browser.start());
+    const kvgauge = await keep(Kvgauge.serve(join(folder, "kvgauge.toml")));
     const page = await browser.open(kvgauge);
     const form = page.locator("#token-form");
     await form.waitFor();

@@ -2,7 +2,7 @@
 // joined and never 0.
 
 /* global uPlot */
-import { count, known, millis, nameOf, percent, queueName, rate, roundPercent, short, shortTime, span, time, whyPart } from "./words.js";
+import { NOT_KNOWN, count, known, millis, nameOf, percent, queueName, rate, roundPercent, short, shortTime, span, time, whyPart } from "./words.js";
 import { keyOf } from "./series.js";
 import { make, say } from "./view.js";
 
@@ -27,7 +27,7 @@ function plan(roles, series) {
       id: `usage ${key}`, title: `${name}: usage`, tall: true, share: true, unknown: `${key}/unknown`,
       format: percent, axis: roundPercent, nothing: "unknown",
       lines: [
-        line(`${key}/fill`, "fill, cache included", "fill", "dotted", { width: 1, area: true }),
+        line(`${key}/fill`, "fill with cache", "fill", "dotted", { width: 1, area: true }),
         line(`${key}/max`, "fullest pool", "c2", "dashed", { width: 1.2 }),
         line(`${key}/usage`, "usage", "c1", "solid", { width: 2.2 }),
       ],
@@ -36,7 +36,7 @@ function plan(roles, series) {
   for (const role of drawn) {
     const [key, name] = [keyOf(role), nameOf(role)];
     charts.push({
-      id: `requests ${key}`, title: `${name}: requests`, format: count, axis: short, whole: true, nothing: "unknown", unknown: `${key}/unknown`,
+      id: `requests ${key}`, title: `${name}: requests`, format: count, axis: short, whole: true, nothing: NOT_KNOWN, unknown: `${key}/unknown`,
       lines: [
         line(`${key}/running`, "running", "c1"),
         line(`${key}/queued`, "queued", "c4", "dashed"),
@@ -50,8 +50,8 @@ function plan(roles, series) {
     line(`traffic/${what}_p99_ms`, "p99", "c4", "dotted"),
   ];
   charts.push(
-    { id: "ttft", title: "Time to the first token", format: millis, axis: millis, nothing: "no request", lines: quantiles("ttft") },
-    { id: "tpot", title: "Time per token after it", format: millis, axis: millis, nothing: "no request", lines: quantiles("tpot") },
+    { id: "ttft", title: "Time to the first token", format: millis, axis: (ms) => (ms === 0 ? "0" : millis(ms)), nothing: "no request", lines: quantiles("ttft") },
+    { id: "tpot", title: "Time per token after it", format: millis, axis: (ms) => (ms === 0 ? "0" : millis(ms)), nothing: "no request", lines: quantiles("tpot") },
     {
       id: "requests", title: "Requests a second", format: rate, axis: short, nothing: "unknown",
       lines: [line("traffic/requests_per_s", "ended", "c1"), line("traffic/failed_per_s", "failed", "c4", "dashed")],
@@ -158,8 +158,10 @@ class Chart {
     this.scene = { unknown: [], marks: [], step: 2, warn: 1, crit: 1 };
     const id = `chart-${(charts += 1)}`;
     this.values = spec.lines.map(() => make("b"));
-    const legend = make("ul", { class: "legend" }, ...spec.lines.map(({ label, colour, dash }, i) =>
-      make("li", {}, make("span", { class: `swatch ${colour} ${dash}`, "aria-hidden": "true" }), `${label} `, this.values[i])));
+    const items = spec.lines.map(({ label, colour, dash }, i) =>
+      make("li", {}, make("span", { class: `swatch ${colour} ${dash}`, "aria-hidden": "true" }), `${label} `, this.values[i]));
+    // The usage is drawn last, above the others, and named first.
+    const legend = make("ul", { class: "legend" }, ...(spec.share ? items.reverse() : items));
     this.box = make("div", { class: "plot", tabindex: "0", role: "group", "aria-labelledby": id, "aria-describedby": `${id}-said`, "aria-roledescription": "chart" });
     this.said = make("p", { class: "aloud", id: `${id}-said` });
     this.element = make("figure", { class: spec.tall ? "chart tall" : "chart", "data-chart": spec.id },
@@ -167,7 +169,7 @@ class Chart {
     parent.append(this.element);
     this.plot = this.#plot();
     this.box.addEventListener("keydown", (event) => this.#key(event));
-    this.box.addEventListener("blur", () => this.plot.setCursor({ left: -10, top: -10 }));
+    this.box.addEventListener("blur", () => this.#leave());
   }
 
   fit() {
@@ -242,13 +244,8 @@ class Chart {
       hatch(ctx, x0, bbox.top, x1 - x0, bbox.height, colours["unknown-hatch"], ratio);
       if (!spec.share) continue;
       ctx.font = `${11 * ratio}px system-ui, sans-serif`;
-      const said = [`unknown: ${whyPart(reason)}`, "unknown"].find((text) => ctx.measureText(text).width + 8 * ratio < x1 - x0);
-      if (said) {
-        ctx.fillStyle = colours.text;
-        ctx.textAlign = "center";
-        ctx.textBaseline = "middle";
-        ctx.fillText(said, (x0 + x1) / 2, bbox.top + bbox.height / 2);
-      }
+      ctx.fillStyle = colours.text;
+      write(ctx, [`unknown: ${whyPart(reason)}`, "unknown"], x0, bbox.top, x1 - x0, bbox.height, 13 * ratio);
     }
     ctx.restore();
   }
@@ -291,6 +288,11 @@ class Chart {
     this.pointed(here ? plot.data[0][idx] : null, null);
   }
 
+  /** Of all charts, as all go along. */
+  #leave() {
+    this.plot.setCursor({ left: -10, top: -10 }, true, true);
+  }
+
   #legend(i) {
     const columns = this.plot.data.slice(1);
     this.values.forEach((value, n) => say(value, this.#value(columns[n]?.[i])));
@@ -300,6 +302,11 @@ class Chart {
     return known(value) ? this.spec.format(value) : this.spec.nothing;
   }
 
+  /** A dash is nothing to listen to. */
+  #inAWord(value) {
+    return known(value) || this.spec.nothing !== NOT_KNOWN ? this.#value(value) : "unknown";
+  }
+
   #key(event) {
     const { plot } = this;
     const last = plot.data[0].length - 1;
@@ -307,12 +314,12 @@ class Chart {
     const at = known(plot.cursor.idx) ? plot.cursor.idx : last;
     const far = event.shiftKey ? 10 : 1;
     const to = { ArrowLeft: at - far, ArrowRight: at + far, Home: 0, End: last }[event.key];
-    if (event.key === "Escape") plot.setCursor({ left: -10, top: -10 });
+    if (event.key === "Escape") this.#leave();
     if (to === undefined) return;
     event.preventDefault();
     const i = Math.max(0, Math.min(last, to));
-    plot.setCursor({ left: plot.valToPos(plot.data[0][i], "x"), top: 10 });
-    const values = this.spec.lines.map(({ label }, n) => `${label} ${this.#value(plot.data[n + 1][i])}`);
+    plot.setCursor({ left: plot.valToPos(plot.data[0][i], "x"), top: 10 }, true, true);
+    const values = this.spec.lines.map(({ label }, n) => `${label} ${this.#inAWord(plot.data[n + 1][i])}`);
     this.pointed(plot.data[0][i], `${time(1000 * plot.data[0][i])}: ${values.join(", ")}`);
   }
 
@@ -320,9 +327,9 @@ class Chart {
   #inWords([times, ...columns], seconds) {
     const lines = this.spec.lines.map(({ label }, i) => {
       const all = columns[i].filter(known);
-      if (all.length === 0) return `${label}: ${this.spec.nothing}`;
+      if (all.length === 0) return `${label}: ${this.#inAWord(null)}`;
       const [low, high] = [Math.min(...all), Math.max(...all)];
-      return `${label}: now ${this.#value(columns[i].at(-1))}, lowest ${this.spec.format(low)}, highest ${this.spec.format(high)}`;
+      return `${label}: now ${this.#inAWord(columns[i].at(-1))}, lowest ${this.spec.format(low)}, highest ${this.spec.format(high)}`;
     });
     const gaps = this.spec.share
       ? spans(times, this.scene.unknown).map(([from, to, reason]) => `unknown from ${time(1000 * from)} to ${time(1000 * (to + this.scene.step))}: ${whyPart(reason)}`)
@@ -342,6 +349,20 @@ export function spans(times, reasons) {
     else found.push([times[i], times[i], reason]);
   }
   return found;
+}
+
+/** The first of the texts that has room in the middle of a box: flat, else upright, else none. */
+function write(ctx, texts, x, y, width, height, line) {
+  const fits = (room, across) => across >= line && texts.find((text) => ctx.measureText(text).width + line / 2 < room);
+  const [flat, upright] = [fits(width, height), fits(height, width)];
+  if (!flat && !upright) return;
+  ctx.save();
+  ctx.textAlign = "center";
+  ctx.textBaseline = "middle";
+  ctx.translate(x + width / 2, y + height / 2);
+  if (!flat) ctx.rotate(-Math.PI / 2);
+  ctx.fillText(flat || upright, 0, 0);
+  ctx.restore();
 }
 
 function hatch(ctx, x, y, width, height, colour, ratio) {

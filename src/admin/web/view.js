@@ -137,7 +137,7 @@ function howLong(key, now, role, warn, crit, series) {
     let i = column.length - 1;
     while (i >= 0 && !known(column[i])) i -= 1;
     const last = i >= 0
-      ? `last known ${percent(column[i])}, ${span(series.times.at(-1) - series.times[i])} ago`
+      ? `last known ${percent(column[i])}, at ${time(1000 * series.times[i])}`
       : "never known yet";
     const long = lasting(series.since(`${key}/unknown`, (v) => v !== null));
     return `${long ? `unknown for ${long} · ` : ""}${last}`;
@@ -159,17 +159,18 @@ function factsOf(role, key, pools, series) {
   const several = fullest && known(role.pools) && role.pools > 1;
   const facts = [
     ["fullest pool", percent(role.max), several ? poolName(fullest) : ""],
-    ["fill, cache included", percent(role.fill), ""],
+    ["fill with cache", percent(role.fill), ""],
     ["running", count(role.running), ""],
-    ["queued", count(role.queued), role.queued > 0 ? "waiting" : ""],
+    ["queued", count(role.queued), "", role.queued > 0],
   ];
-  for (const [queue, n] of Object.entries(role.queues ?? {})) facts.push([queueName(queue), count(n), n > 0 ? "waiting" : ""]);
+  // Some are always on their way from prefill to decode; who waits for room in a pool is another matter.
+  for (const [queue, n] of Object.entries(role.queues ?? {})) facts.push([queueName(queue), count(n), "", queue === "prealloc" && n > 0]);
   if (known(role.preempted)) {
     const rise = series.rise(`${key}/preempted`, 300);
-    facts.push(["retracted", count(role.preempted), rise > 0 ? `+${count(rise)} in 5 min` : ""]);
+    facts.push(["retracted", count(role.preempted), rise > 0 ? `+${count(rise)} in 5 min` : "", rise > 0]);
   }
-  if (known(role.host)) facts.push(["host memory tier", percent(role.host), ""]);
-  if (known(role.hit_rate)) facts.push(["prefix cache hits", percent(role.hit_rate), ""]);
+  if (known(role.host)) facts.push(["host memory", percent(role.host), ""]);
+  if (known(role.hit_rate)) facts.push(["cache hits", percent(role.hit_rate), ""]);
   return facts;
 }
 
@@ -190,17 +191,17 @@ class Facts {
       row.element.remove();
       this.#rows.delete(name);
     }
-    for (const [name, value, more] of facts) {
+    for (const [name, value, more, notable = false] of facts) {
       let row = this.#rows.get(name);
       if (!row) {
         row = { value: make("b"), more: make("small") };
-        row.element = make("div", {}, make("dt", { text: name }), make("dd", {}, row.value, " ", row.more));
+        row.element = make("div", {}, make("dt", { text: name }), make("dd", {}, row.value, row.more));
         this.#rows.set(name, row);
         this.element.append(row.element);
       }
       say(row.value, value);
-      say(row.more, more === "waiting" ? "" : more);
-      row.element.classList.toggle("waiting", more !== "" && name !== "fullest pool");
+      say(row.more, more);
+      row.element.classList.toggle("notable", notable);
       row.element.classList.toggle("none", value === NOT_KNOWN);
     }
   }
@@ -234,7 +235,7 @@ class TrafficCard {
     ]);
     this.facts.show([
       ["in flight", count(traffic.in_flight), ""],
-      ["failed / s", rate(traffic.failed_per_s), traffic.failed_per_s > 0 ? "waiting" : ""],
+      ["failed / s", rate(traffic.failed_per_s), "", traffic.failed_per_s > 0],
       ["tokens in / s", rate(traffic.input_tokens_per_s), ""],
       ["tokens out / s", rate(traffic.output_tokens_per_s), ""],
     ]);
@@ -243,7 +244,7 @@ class TrafficCard {
 
 // === Tables ===
 
-/** A table whose rows are renewed in place. A cell is a text, or `{ text, title, class, sign, time, share }`. */
+/** A table whose rows are renewed in place; an optional column without a value is hidden. A cell is a text, or `{ text, title, class, sign, time, share }`. */
 export class Sheet {
   #body = make("tbody");
   #columns;
@@ -270,9 +271,14 @@ export class Sheet {
     }
     if (body.querySelector(".empty")) body.replaceChildren();
     while (body.rows.length > rows.length) body.deleteRow(-1);
+    const hidden = this.#columns.map(({ optional }, j) => Boolean(optional) && rows.every((cells) => cells[j] === NOT_KNOWN));
+    hidden.forEach((hide, j) => { this.table.tHead.rows[0].cells[j].hidden = hide; });
     rows.forEach((cells, i) => {
       const row = body.rows[i] ?? this.#newRow();
-      cells.forEach((cell, j) => fillCell(row.cells[j], typeof cell === "object" ? cell : { text: cell }, this.#columns[j]));
+      cells.forEach((cell, j) => {
+        row.cells[j].hidden = hidden[j];
+        fillCell(row.cells[j], typeof cell === "object" ? cell : { text: cell }, this.#columns[j]);
+      });
     });
   }
 
@@ -318,7 +324,7 @@ export class Tables {
   constructor(find) {
     this.pools = new Sheet(find("pools"), [
       { head: "role", row: true }, { head: "pool" }, { head: "source", extra: true }, { head: "usage" }, { head: "level" },
-      { head: "used", number: true }, { head: "capacity", number: true }, { head: "model", extra: true },
+      { head: "used", number: true }, { head: "capacity", number: true }, { head: "model", extra: true, optional: true },
     ], "No pool has been read yet.");
     this.note = find("pools-note");
     this.sources = new Sheet(find("sources"), [
@@ -329,7 +335,7 @@ export class Tables {
     this.marks = new Sheet(find("marks"), [{ head: "time" }, { head: "what", long: true }], "None in this hour.");
     this.requests = new Sheet(find("requests"), [
       { head: "time" }, { head: "request", row: true }, { head: "outcome" }, { head: "first token", number: true }, { head: "whole", number: true },
-      { head: "tokens in → out", number: true }, { head: "KV start → end", number: true }, { head: "model", extra: true }, { head: "id", extra: true },
+      { head: "tokens in → out", number: true }, { head: "KV start → end", number: true }, { head: "model", extra: true, optional: true }, { head: "id", extra: true },
     ], "No request has ended yet.");
   }
 

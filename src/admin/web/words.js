@@ -111,7 +111,7 @@ export const nameOf = (role) => (role.model ? `${role.role} · ${role.model}` : 
 
 const QUEUES = {
   bootstrap: "bootstrap queue",
-  inflight: "in flight to decode",
+  inflight: "inflight queue",
   prealloc: "prealloc queue",
   transfer: "transfer queue",
 };
