@@ -5,10 +5,10 @@
 mod support;
 
 use serde_json::{Value, json};
-use std::path::Path;
 use std::process::Command;
 use support::kvgauge::run;
 use support::page::Behaviour;
+use support::schema::Schema;
 use support::{Kvgauge, Page, Setup, Upstream, get};
 
 /// What it says, standard error behind standard output, and its exit code.
@@ -341,78 +341,9 @@ fn what_a_page_says_does_not_reach_the_terminal_as_it_is() {
 
 // === the schema ===
 
-fn schema() -> Value {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/status.schema.json");
-    serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
-}
-
 /// What is wrong with a report.
 fn faults(report: &Value) -> Vec<String> {
-    let root = schema();
-    let mut faults = Vec::new();
-    check(&root, &root, report, "", &mut faults);
-    faults
-}
-
-/// The words of JSON Schema that the file uses; a word that is not known here is a fault too.
-fn check(root: &Value, schema: &Value, value: &Value, at: &str, faults: &mut Vec<String>) {
-    let number = |limit: &Value| limit.as_f64().unwrap();
-    for (word, rule) in schema.as_object().unwrap() {
-        let fine = match &**word {
-            "$schema" | "$defs" | "title" | "description" | "format" => true,
-            "$ref" => {
-                let pointer = rule.as_str().unwrap().strip_prefix('#').unwrap();
-                let target = root.pointer(pointer).unwrap();
-                check(root, target, value, at, faults);
-                true
-            }
-            "type" => match rule {
-                Value::Array(types) => types.iter().any(|t| is(value, t.as_str().unwrap())),
-                one => is(value, one.as_str().unwrap()),
-            },
-            "enum" => rule.as_array().unwrap().contains(value),
-            "minimum" => value.as_f64().is_none_or(|n| n >= number(rule)),
-            "maximum" => value.as_f64().is_none_or(|n| n <= number(rule)),
-            "required" => {
-                let mut names = rule.as_array().unwrap().iter();
-                !value.is_object() || names.all(|n| value.get(n.as_str().unwrap()).is_some())
-            }
-            "items" => {
-                for (n, item) in value.as_array().into_iter().flatten().enumerate() {
-                    check(root, rule, item, &format!("{at}/{n}"), faults);
-                }
-                true
-            }
-            "properties" => {
-                for (name, rule) in rule.as_object().unwrap() {
-                    if let Some(member) = value.get(name) {
-                        check(root, rule, member, &format!("{at}/{name}"), faults);
-                    }
-                }
-                true
-            }
-            "additionalProperties" => {
-                let known = |name: &str| schema["properties"].get(name).is_some();
-                value.as_object().is_none_or(|o| o.keys().all(|k| known(k)))
-            }
-            _ => false,
-        };
-        if !fine {
-            faults.push(format!("{at}: {word} {rule}"));
-        }
-    }
-}
-
-fn is(value: &Value, kind: &str) -> bool {
-    match kind {
-        "object" => value.is_object(),
-        "array" => value.is_array(),
-        "string" => value.is_string(),
-        "number" => value.is_number(),
-        "integer" => value.is_i64() || value.is_u64(),
-        "null" => value.is_null(),
-        _ => false,
-    }
+    Schema::named("status").faults("", report)
 }
 
 /// That the schema can refuse: each of these is a report that it must not let pass.

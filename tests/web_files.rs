@@ -22,7 +22,11 @@ fn ask(kvgauge: &Kvgauge, path: &str, fields: &str) -> Response {
 
 /// Whether a cache is told that `Accept` decides.
 fn varies(answer: &Response) -> bool {
-    answer.head.all("vary").iter().any(|value| value == b"accept")
+    answer
+        .head
+        .all("vary")
+        .iter()
+        .any(|value| value == b"accept")
 }
 
 /// What the page names, and what that names.

@@ -28,7 +28,7 @@ pub(super) fn kv(shared: &Shared) -> Answer {
     }))
 }
 
-fn role(state: &RoleState) -> Value {
+pub(super) fn role(state: &RoleState) -> Value {
     json!({
         "role": state.role.as_str(),
         "model": state.model,
@@ -113,11 +113,7 @@ fn source(source: &SourceState, conflicts: &Conflicts, now: Instant, max_age: Du
         "kind": source.kind,
         "bearer_file": source.bearer_file.as_ref().map(|path| path.display().to_string()),
         "role": source.roles.only().map(Role::as_str),
-        "state": match source.up {
-            None => "not_read",
-            Some(true) => "up",
-            Some(false) => "down",
-        },
+        "state": state(source),
         "unknown": unknown.map(Unknown::as_str),
         "engine": reading.and_then(|r| r.engine.as_deref()),
         "reading_from": source.reads,
@@ -169,8 +165,17 @@ fn source(source: &SourceState, conflicts: &Conflicts, now: Instant, max_age: Du
     })
 }
 
+/// How the last attempt to read a source ended.
+pub(super) fn state(source: &SourceState) -> &'static str {
+    match source.up {
+        None => "not_read",
+        Some(true) => "up",
+        Some(false) => "down",
+    }
+}
+
 /// Why nothing is known of a source's usage, where that is so. A router's has none to know.
-fn unknown(source: &SourceState, now: Instant, max_age: Duration) -> Option<Unknown> {
+pub(super) fn unknown(source: &SourceState, now: Instant, max_age: Duration) -> Option<Unknown> {
     let (reading, _) = match engine::current(source, now, max_age) {
         Ok(current) => current,
         Err(why) => return Some(why),

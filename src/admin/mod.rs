@@ -1,11 +1,16 @@
 //! The operators' listener. Every endpoint, with one line each, is in [`ROUTES`]; the files of the page
 //! for browsers are in [`web`].
 
+mod body;
 mod conflicts;
 mod gate;
 mod gzip;
+mod history;
 mod json;
+mod live;
+mod moment;
 mod page;
+mod requests;
 mod server;
 mod sharing;
 mod stall;
@@ -13,9 +18,11 @@ mod web;
 
 pub use conflicts::Conflicts;
 pub use gate::Gate;
+pub use live::Live;
 pub use server::{Admin, Shared};
 pub use sharing::Sharing;
 
+use body::Body;
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, VARY};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
@@ -25,7 +32,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 
 /// A handler's answer.
-type Answer = Response<Full<Bytes>>;
+type Answer = Response<Body>;
 
 /// An answer to come.
 type Answering = Pin<Box<dyn Future<Output = Answer>>>;
@@ -40,7 +47,7 @@ struct Route {
 }
 
 /// Every endpoint, for GET and HEAD.
-const ROUTES: [Route; 6] = [
+const ROUTES: [Route; 8] = [
     Route {
         path: "/metrics",
         about: "router, engines and kvgauge as one Prometheus target",
@@ -52,6 +59,18 @@ const ROUTES: [Route; 6] = [
         about: "the KV state of every role, as JSON",
         open: false,
         answer: |shared, _| at_once(json::kv(shared)),
+    },
+    Route {
+        path: "/kv/stream",
+        about: "what there is to see, each second, as server-sent events",
+        open: false,
+        answer: |shared, _| at_once(live::stream(shared)),
+    },
+    Route {
+        path: "/kv/history",
+        about: "the last hour, a number each two seconds, as JSON",
+        open: false,
+        answer: |shared, headers| Box::pin(history::history(Rc::clone(shared), headers)),
     },
     Route {
         path: "/sources",
@@ -95,7 +114,7 @@ const ROUTES: [Route; 6] = [
 fn index() -> String {
     let mut text = String::new();
     for route in &ROUTES {
-        text.push_str(&format!("{:<10} {}\n", route.path, route.about));
+        text.push_str(&format!("{:<12} {}\n", route.path, route.about));
     }
     text
 }
@@ -105,7 +124,7 @@ fn at_once(answer: Answer) -> Answering {
 }
 
 fn answer(status: StatusCode, content_type: &'static str, body: Bytes) -> Answer {
-    let mut answer = Response::new(Full::new(body));
+    let mut answer = Response::new(Body::Whole(Full::new(body)));
     *answer.status_mut() = status;
     let content_type = HeaderValue::from_static(content_type);
     answer.headers_mut().insert(CONTENT_TYPE, content_type);

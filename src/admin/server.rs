@@ -2,12 +2,14 @@
 //! whatever happens here, no request of a client's notices.
 
 use super::stall::Stalling;
-use super::{Answering, Conflicts, Gate, ROUTES, Sharing, at_once, index, page, text, web};
+use super::{Answering, Conflicts, Gate, Live, ROUTES, Sharing, at_once, index, page, text, web};
 use crate::config::Settings;
 use crate::exposition::takes_gzip;
 use crate::proxy::Phase;
+use crate::publish::Chronicle;
 use crate::scrape::Board;
 use crate::telemetry::Telemetry;
+use crate::telemetry::log::Recent;
 use http::header::{ACCEPT_ENCODING, ALLOW, CACHE_CONTROL, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderValue, Method, Request, StatusCode};
 use hyper::body::Incoming;
@@ -34,6 +36,10 @@ const MOST_CONNECTIONS: usize = 256;
 /// A peer that takes nothing of its answer for so long is dropped.
 const WRITE_STALL: Duration = Duration::from_secs(10);
 
+/// Bytes that the kernel takes of an answer before they can be sent, so that a peer that takes nothing is
+/// seen to, and costs no more.
+const MOST_UNSENT: u32 = 128 * 1024;
+
 /// For a request's head, and so for a connection without one.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -56,6 +62,14 @@ pub struct Shared {
     pub sharing: Sharing,
     /// Who is told anything.
     pub gate: Gate,
+    /// What is kept of the past.
+    pub chronicle: Chronicle,
+    /// The last lines of the log.
+    pub recent: Recent,
+    /// Who listens to the stream.
+    pub live: Live,
+    /// When the process began.
+    pub started: Instant,
 }
 
 /// The listener.
@@ -90,6 +104,7 @@ impl Admin {
 
     /// Serves until it is dropped.
     pub async fn run(self) {
+        tokio::task::spawn_local(Live::run(Rc::clone(&self.shared)));
         let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
         while let Ok(place) = Arc::clone(&places).acquire_owned().await {
             match self.listener.accept().await {
@@ -108,6 +123,7 @@ impl Admin {
 
 async fn serve(stream: TcpStream, shared: Rc<Shared>) {
     crate::net::prepare_accepted(&stream);
+    crate::net::keep_little_unsent(&stream, MOST_UNSENT);
     let stack = ServiceBuilder::new()
         .layer(SetResponseHeaderLayer::overriding(
             X_CONTENT_TYPE_OPTIONS,
@@ -119,7 +135,7 @@ async fn serve(stream: TcpStream, shared: Rc<Shared>) {
         ))
         // Before the layer that packs, whose reading would be a second opinion.
         .map_request(settle_coding)
-        // Leaves `/metrics` alone, which is packed once for all who share it.
+        // Leaves `/metrics` alone, which is packed once for all who share it, and event streams.
         .layer(CompressionLayer::new())
         .layer(CatchPanicLayer::new())
         .service(tower_service_fn(move |request: Request<Incoming>| {

@@ -71,7 +71,9 @@ fn takes_html(headers: &HeaderMap) -> bool {
     fields.filter_map(|field| field.to_str().ok()).any(|field| {
         field.split(',').any(|range| {
             let mut parts = range.split(';').map(str::trim);
-            let html = parts.next().is_some_and(|kind| kind.eq_ignore_ascii_case("text/html"));
+            let html = parts
+                .next()
+                .is_some_and(|kind| kind.eq_ignore_ascii_case("text/html"));
             html && !parts.any(|part| {
                 let weight = part.strip_prefix("q=").or_else(|| part.strip_prefix("Q="));
                 weight.is_some_and(|q| q.parse() == Ok(0.0))
@@ -91,7 +93,11 @@ impl File {
             answer.headers_mut().remove(http::header::CONTENT_TYPE);
             answer
         } else {
-            answer(StatusCode::OK, self.content_type, Bytes::from_static(self.bytes))
+            answer(
+                StatusCode::OK,
+                self.content_type,
+                Bytes::from_static(self.bytes),
+            )
         };
         let fields = answer.headers_mut();
         if let Ok(tag) = HeaderValue::from_str(&tag) {
@@ -118,9 +124,10 @@ fn has(headers: &HeaderMap, tag: &str) -> bool {
     let fields = headers.get_all(IF_NONE_MATCH).iter();
     let opaque = tag.trim_start_matches("W/");
     fields.filter_map(|field| field.to_str().ok()).any(|field| {
-        field.split(',').map(str::trim).any(|held| {
-            held == "*" || held.trim_start_matches("W/") == opaque
-        })
+        field
+            .split(',')
+            .map(str::trim)
+            .any(|held| held == "*" || held.trim_start_matches("W/") == opaque)
     })
 }
 
@@ -182,8 +189,18 @@ mod tests {
             for (number, line) in text.lines().enumerate() {
                 let outside = line.replace("http://www.w3.org/2000/svg", "");
                 for banned in [
-                    "http://", "https://", " style=", "<style", "javascript:", " onclick=", "innerHTML",
-                    "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "localStorage",
+                    "http://",
+                    "https://",
+                    " style=",
+                    "<style",
+                    "javascript:",
+                    " onclick=",
+                    "innerHTML",
+                    "outerHTML",
+                    "insertAdjacentHTML",
+                    "document.write",
+                    "eval(",
+                    "localStorage",
                 ] {
                     let at = format!("{}:{}: {banned}", file.path, number + 1);
                     assert!(!outside.contains(banned), "{at}");
@@ -215,7 +232,11 @@ mod tests {
             for (before, after) in [("\"assets/", "\""), ("from \"./", "\"")] {
                 for rest in text.split(before).skip(1) {
                     let name = rest.split(after).next().unwrap();
-                    assert!(served.iter().any(|one| one == name), "{}: {name}", file.path);
+                    assert!(
+                        served.iter().any(|one| one == name),
+                        "{}: {name}",
+                        file.path
+                    );
                 }
             }
         }

@@ -2,7 +2,7 @@
 
 use super::demo::DemoArgs;
 use super::sim::SimArgs;
-use crate::config::Flags;
+use crate::config::{CRIT, Flags, WARN};
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
 use std::ffi::OsString;
@@ -159,10 +159,10 @@ pub struct Status {
     #[arg(long)]
     pub json: bool,
     /// A usage from here on is a warning: a fraction from 0 to 1
-    #[arg(long, value_name = "SHARE", default_value = "0.85", value_parser = share)]
+    #[arg(long, value_name = "SHARE", default_value_t = WARN, value_parser = share)]
     pub warn: f64,
     /// A usage from here on is critical: a fraction from 0 to 1
-    #[arg(long, value_name = "SHARE", default_value = "0.95", value_parser = share)]
+    #[arg(long, value_name = "SHARE", default_value_t = CRIT, value_parser = share)]
     pub crit: f64,
 }
 

@@ -1,13 +1,13 @@
 //! `kvgauge serve`: settings, threads, signals, and the way out.
 
 use super::args;
-use crate::admin::{Admin, Conflicts, Gate, Shared, Sharing};
+use crate::admin::{Admin, Conflicts, Gate, Live, Shared, Sharing};
 use crate::config::{self, Settings};
 use crate::engine;
 use crate::kv;
 use crate::net;
 use crate::proxy::{Phase, Plane, Running};
-use crate::publish::{Publisher, Stamps};
+use crate::publish::{Chronicle, Chronicler, Publisher, Stamps};
 use crate::scrape::Scraper;
 use crate::telemetry::log::Log;
 use crate::telemetry::{Meters, Telemetry, init_diagnostics, watch_panics};
@@ -128,6 +128,7 @@ impl Server {
         let nothing_yet = engine::observe(&snapshot.load(), Instant::now(), max_age);
         let stamps = Stamps::new(&nothing_yet, headline);
 
+        let chronicle = Chronicle::default();
         let shared = Shared {
             settings: Arc::clone(&settings),
             board: scraper.board(),
@@ -136,6 +137,10 @@ impl Server {
             conflicts: Conflicts::default(),
             sharing: Sharing::new(&telemetry),
             gate: Gate::new(settings.admin.bearer_file.as_ref()),
+            chronicle: chronicle.clone(),
+            recent: log.recent(),
+            live: Live::default(),
+            started: Instant::now(),
         };
         let publisher = Publisher {
             snapshot: snapshot.clone(),
@@ -144,7 +149,13 @@ impl Server {
             max_age,
             headline,
         };
-        let metrics_plane = MetricsPlane::start(operators, shared, scraper, publisher)
+        let chronicler = Chronicler {
+            chronicle,
+            snapshot: snapshot.clone(),
+            telemetry: Arc::clone(&telemetry),
+            max_age,
+        };
+        let metrics_plane = MetricsPlane::start(operators, shared, scraper, publisher, chronicler)
             .context("The metrics plane can't be started")?;
         let running = Plane {
             settings: Arc::clone(&settings),
@@ -249,6 +260,7 @@ impl MetricsPlane {
         shared: Shared,
         scraper: Scraper,
         publisher: Publisher,
+        chronicler: Chronicler,
     ) -> std::io::Result<MetricsPlane> {
         let (alive, ended) = oneshot::channel();
         let thread = thread::Builder::new()
@@ -259,7 +271,7 @@ impl MetricsPlane {
                     .build_local(LocalOptions::default());
                 match runtime {
                     Ok(runtime) => runtime.block_on(watch_and_tell(
-                        operators, shared, scraper, publisher, ended,
+                        operators, shared, scraper, publisher, chronicler, ended,
                     )),
                     Err(error) => tracing::error!(%error, "The metrics plane has no runtime: everything stays unknown."),
                 }
@@ -282,11 +294,13 @@ async fn watch_and_tell(
     shared: Shared,
     scraper: Scraper,
     publisher: Publisher,
+    chronicler: Chronicler,
     ended: oneshot::Receiver<()>,
 ) {
     let telemetry = Arc::clone(&shared.telemetry);
     scraper.spawn();
     tokio::task::spawn_local(publisher.run());
+    tokio::task::spawn_local(chronicler.run());
     match Admin::new(operators, shared) {
         Ok(admin) => drop(tokio::task::spawn_local(admin.run())),
         Err(error) => tracing::error!(%error, "The operators' listener can't be used."),

@@ -9,6 +9,11 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+/// The share of a pool from which on its usage is worth a warning, where nobody says otherwise.
+pub const WARN: f64 = 0.85;
+/// And from which on it is critical.
+pub const CRIT: f64 = 0.95;
+
 /// Bytes in a KiB.
 const KIB: usize = 1024;
 /// Bytes in a MiB.

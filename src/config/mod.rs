@@ -23,6 +23,7 @@ mod target;
 mod validate;
 mod value;
 
+pub use defaults::{CRIT, WARN};
 pub use env::environment;
 pub use error::{ConfigError, Origin, Problem, Warning, without_credentials, without_queries};
 pub use keys::{environment_name, keys};

@@ -50,6 +50,12 @@ pub fn prepare_accepted(stream: &TcpStream) {
     }
 }
 
+/// Has the kernel take no more than so many bytes before they can be sent (`TCP_NOTSENT_LOWAT`), so that
+/// whoever writes waits for a peer that reads nothing, rather than the kernel's buffers.
+pub fn keep_little_unsent(stream: &TcpStream, bytes: u32) {
+    let _ = SockRef::from(stream).set_tcp_notsent_lowat(bytes);
+}
+
 /// One of them stands for all: no system has it by itself.
 fn has_options(socket: &Socket) -> bool {
     socket.keepalive().unwrap_or(false)

@@ -29,7 +29,7 @@ pub use dial::{DialError, dial, out_of_descriptors};
 pub use file::{Seen, small_file};
 pub use http1::{Broken, Lines, Outbound, belongs_in_head};
 pub use limits::raise_descriptor_limit;
-pub use listen::{bind, prepare, prepare_accepted};
+pub use listen::{bind, keep_little_unsent, prepare, prepare_accepted};
 pub use lookup::resolve;
 pub use members::members;
 pub use moved::Addresses;

@@ -1,11 +1,18 @@
-//! From snapshot to stamp: one renderer file for each header and one for the log.
+//! From snapshot to stamp: one renderer file for each header and one for the log; and what is kept of the
+//! past.
 
+mod chronicle;
+mod history;
+mod incidents;
 mod log;
 mod pools;
 mod publisher;
 mod stamp;
 mod usage;
 
+pub use chronicle::{Chronicle, Chronicler, Now, Past};
+pub use history::{History, MOST_ROLES, MOST_STEPS, RoleHistory, STEP};
+pub use incidents::{Incidents, MOST_MESSAGES, Mark, Message};
 pub use publisher::Publisher;
 pub use stamp::{LoadStamp, OwnStamps, Stamp, Stamps};
 

@@ -24,6 +24,7 @@ pub(crate) mod rng;
 pub(crate) mod router;
 pub(crate) mod same;
 pub(crate) mod samples;
+pub(crate) mod schema;
 pub(crate) mod steps;
 pub(crate) mod strict;
 pub(crate) mod tap;

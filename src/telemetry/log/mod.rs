@@ -4,9 +4,11 @@
 mod clock;
 mod line;
 mod queue;
+mod recent;
 mod room;
 mod sink;
 
 pub use clock::Clock;
 pub use line::{Record, Usage};
+pub use recent::{MOST_LINES, Recent};
 pub use sink::{Log, Sink};

@@ -2,7 +2,7 @@
 //! so that no request ever waits for a slow reader of the log.
 
 use super::queue::{Block, Receiver, Sender, queue};
-use super::{Clock, Record};
+use super::{Clock, Recent, Record};
 use metrics::Counter;
 use std::cell::RefCell;
 use std::io::{self, Write};
@@ -18,6 +18,7 @@ const LAST_LINES: Duration = Duration::from_secs(5);
 /// The writer thread. Hand out a [`Sink`] to each worker, drop them all, then [`Log::finish`].
 pub struct Log {
     queue: Sender,
+    recent: Recent,
     writer: JoinHandle<()>,
 }
 
@@ -47,10 +48,16 @@ impl Log {
         dropped: Counter,
     ) -> io::Result<Log> {
         let (queue, waiting) = queue(most_bytes, dropped.clone());
+        let recent = Recent::default();
+        let kept = recent.clone();
         let writer = thread::Builder::new()
             .name("kvgauge-log".into())
-            .spawn(move || write_blocks(out, &waiting, &dropped))?;
-        Ok(Log { queue, writer })
+            .spawn(move || write_blocks(out, &waiting, &kept, &dropped))?;
+        Ok(Log {
+            queue,
+            recent,
+            writer,
+        })
     }
 
     /// A sink for one worker.
@@ -60,6 +67,12 @@ impl Log {
             queue: self.queue.clone(),
             state: RefCell::default(),
         }
+    }
+
+    /// The last lines, for whoever wants to look at them.
+    #[must_use]
+    pub fn recent(&self) -> Recent {
+        self.recent.clone()
     }
 
     /// Waits until everything handed over is written. Call it after every [`Sink`] is gone:
@@ -79,10 +92,12 @@ impl Log {
     }
 }
 
-fn write_blocks(mut out: impl Write, waiting: &Receiver, dropped: &Counter) {
+fn write_blocks(mut out: impl Write, waiting: &Receiver, recent: &Recent, dropped: &Counter) {
     let mut broken = false;
     while let Some(block) = waiting.next() {
         let lines = block.lines();
+        // Before, as nobody may be reading what is written.
+        recent.keep(block.bytes());
         let written = out.write_all(block.bytes()).and_then(|()| out.flush());
         waiting.done(block);
         match written {

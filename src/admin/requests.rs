@@ -1,0 +1,141 @@
+//! The last requests, from the lines that the log's writer keeps. They are parsed only when someone looks,
+//! and only where there are new ones.
+
+use crate::telemetry::log::Recent;
+use crate::telemetry::went_wrong;
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+/// Characters of a text that are shown.
+const MOST_SHOWN: usize = 200;
+
+/// The last requests as they are shown.
+#[derive(Default)]
+pub(super) struct Requests {
+    changes: u64,
+    /// The newest first.
+    pub(super) shown: Vec<Value>,
+    /// Those of them that went wrong.
+    pub(super) errors: Vec<Wrong>,
+}
+
+/// Something that went wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Wrong {
+    /// Unix milliseconds.
+    pub(super) at: i64,
+    pub(super) who: String,
+    pub(super) message: String,
+}
+
+/// A line of the log, as far as it is shown.
+#[derive(Deserialize)]
+struct Line {
+    timestamp: String,
+    #[serde(rename = "request.id")]
+    id: Option<String>,
+    #[serde(rename = "http.request.method")]
+    method: Option<String>,
+    #[serde(rename = "url.path")]
+    path: Option<String>,
+    #[serde(rename = "http.response.status_code")]
+    status: Option<u16>,
+    #[serde(rename = "error.type")]
+    error: Option<String>,
+    outcome: String,
+    #[serde(rename = "gen_ai.request.model")]
+    asked_model: Option<String>,
+    #[serde(rename = "gen_ai.response.model")]
+    model: Option<String>,
+    stream: Option<bool>,
+    ttft_ms: Option<f64>,
+    tpot_ms: Option<f64>,
+    duration_ms: Option<f64>,
+    #[serde(rename = "gen_ai.usage.input_tokens")]
+    input_tokens: Option<u64>,
+    #[serde(rename = "gen_ai.usage.output_tokens")]
+    output_tokens: Option<u64>,
+    #[serde(rename = "kv.start.usage")]
+    kv_start_usage: Option<f64>,
+    #[serde(rename = "kv.end.usage")]
+    kv_end_usage: Option<f64>,
+}
+
+// === impl Requests ===
+
+impl Requests {
+    /// Takes in what is new.
+    pub(super) fn renew(&mut self, recent: &Recent) {
+        if recent.changes() == self.changes {
+            return;
+        }
+        let (text, changes) = recent.lines();
+        self.changes = changes;
+        let lines = text.rsplit(|byte| *byte == b'\n');
+        let lines: Vec<Line> = lines
+            .filter_map(|line| serde_json::from_slice(line).ok())
+            .collect();
+        self.errors = lines.iter().filter_map(Line::wrong).collect();
+        self.shown = lines.iter().map(Line::shown).collect();
+    }
+}
+
+// === impl Line ===
+
+impl Line {
+    fn shown(&self) -> Value {
+        json!({
+            "timestamp": self.timestamp,
+            "id": short(&self.id),
+            "method": short(&self.method),
+            "path": short(&self.path),
+            "status": self.status,
+            "outcome": self.outcome,
+            "model": short(&self.asked_model).or(short(&self.model)),
+            "stream": self.stream,
+            "ttft_ms": self.ttft_ms,
+            "tpot_ms": self.tpot_ms,
+            "duration_ms": self.duration_ms,
+            "input_tokens": self.input_tokens,
+            "output_tokens": self.output_tokens,
+            "kv_start_usage": self.kv_start_usage,
+            "kv_end_usage": self.kv_end_usage,
+        })
+    }
+
+    fn wrong(&self) -> Option<Wrong> {
+        if !went_wrong(&self.outcome, self.status) {
+            return None;
+        }
+        let at: Timestamp = self.timestamp.parse().ok()?;
+        let who: Vec<String> = [&self.method, &self.path]
+            .into_iter()
+            .filter_map(short)
+            .collect();
+        let mut message = match &*self.outcome {
+            "complete" => "the router's answer".to_owned(),
+            outcome => outcome.to_owned(),
+        };
+        if let Some(error) = self.error.as_ref().filter(|error| **error != self.outcome) {
+            message.push_str(&format!(" ({error})"));
+        }
+        match self.status {
+            Some(status) => message.push_str(&format!(", status {status}")),
+            None => message.push_str(", no answer was sent"),
+        }
+        Some(Wrong {
+            at: at.as_millisecond(),
+            who: if who.is_empty() {
+                "a client".to_owned()
+            } else {
+                who.join(" ")
+            },
+            message,
+        })
+    }
+}
+
+fn short(text: &Option<String>) -> Option<String> {
+    Some(text.as_ref()?.chars().take(MOST_SHOWN).collect())
+}
