@@ -34,7 +34,7 @@ export class Kvgauge {
   /** `kvgauge serve` with this settings file; it says where it listens. */
   static async serve(file) {
     const kvgauge = new Kvgauge(["serve", "--config", file, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]);
-    kvgauge.admin = await kvgauge.#says(/admin\S*?[ =:"]+(127\.0\.0\.1:\d+)/i);
+    kvgauge.admin = await kvgauge.#says(/admin on (\S+)/);
     return kvgauge;
   }
 
@@ -175,7 +175,8 @@ export class Browser {
     await this.page.waitForFunction(test, argument, { timeout, polling: 200 })
       .catch(async (error) => {
         await this.glimpse("failed");
-        assert.fail(`not within ${timeout} ms: ${what}\n${error.message}\n${await this.page.innerText("body")}`);
+        const shown = await this.page.innerText("body");
+        assert.fail(`not within ${timeout} ms: ${what}\n${error.message}\n${shown.slice(0, 3000)}`);
       });
   }
 

@@ -25,13 +25,13 @@ await run(async (keep) => {
 
   await browser.until("it is back", () => /%/.test(document.querySelector('.card[data-role="decode"] .big').textContent), null, 150_000);
   await browser.until("a few points after it", () => {
-    const { lines } = window.kvgauge.drawn("usage decode|");
+    const { lines } = window.kvgauge.drawn("usage decode");
     return lines.usage.slice(-3).every((value) => value !== null);
   });
-  const { lines } = await page.evaluate(() => window.kvgauge.drawn("usage decode|"));
+  const { lines } = await page.evaluate(() => window.kvgauge.drawn("usage decode"));
   gap(lines.usage);
   for (const value of lines.usage) assert.notEqual(value, undefined, "uPlot joins over what is undefined");
-  assert.match(await page.locator('figure[data-chart="usage decode|"] .plot + .aloud').textContent(), /unknown from \d\d:\d\d:\d\d to \d\d:\d\d:\d\d: can't be reached/);
+  assert.match(await page.locator('figure[data-chart="usage decode"] .plot + .aloud').textContent(), /unknown from \d\d:\d\d:\d\d to \d\d:\d\d:\d\d: can't be reached/);
   assert.match(await page.locator("#marks").innerText(), /decode/);
   assert.match(await page.locator("#errors").innerText(), /decode/);
   await browser.shoot("decode-restart");
@@ -39,8 +39,8 @@ await run(async (keep) => {
 
   // The process keeps the gap as well.
   const late = await browser.open(kvgauge);
-  await browser.until("the past", () => window.kvgauge?.charts().includes("usage decode|"));
-  gap((await late.evaluate(() => window.kvgauge.drawn("usage decode|"))).lines.usage);
+  await browser.until("the past", () => window.kvgauge?.charts().includes("usage decode"));
+  gap((await late.evaluate(() => window.kvgauge.drawn("usage decode"))).lines.usage);
   assert.match(await late.locator("#marks").innerText(), /decode/);
   browser.quiet();
 });

@@ -23,8 +23,8 @@ await run(async (keep) => {
   assert(await page.locator("#lost").isHidden());
   assert.equal(await page.locator("#say").textContent(), "kvgauge answers again");
   // What this page saw of the one before stays, and the pause is not joined.
-  await browser.until("new points", (n) => window.kvgauge.points() > n + 2, before);
-  const { times, lines } = await page.evaluate(() => window.kvgauge.drawn("usage decode|"));
+  await browser.until("new points", (n) => window.kvgauge.points() > n + 2 && window.kvgauge.charts().includes("usage decode"), before);
+  const { times, lines } = await page.evaluate(() => window.kvgauge.drawn("usage decode"));
   for (let i = 1; i < times.length; i += 1) {
     const pause = times[i] - times[i - 1];
     const joined = lines.usage[i] !== null && lines.usage[i - 1] !== null;

@@ -2,9 +2,9 @@
 
 import { Charts } from "./charts.js";
 import { Feed, token } from "./feed.js";
-import { Series, keyOf } from "./series.js";
+import { Series } from "./series.js";
 import { Cards, Tables, say } from "./view.js";
-import { LEVELS, count, known, level, nameOf, roundPercent, span } from "./words.js";
+import { LEVELS, count, known, level, roundPercent, span } from "./words.js";
 
 const RANGE = "kvgauge-range";
 /** Moments come each second. */
@@ -146,7 +146,7 @@ function tellLevels(first) {
   const said = [];
   for (const role of moment.roles ?? []) {
     const now = level(role, moment.warn, moment.crit);
-    const key = keyOf(role);
+    const key = series.keyOf(role);
     const told = levels.get(key);
     if (!told) {
       levels.set(key, { said: now, coming: now, held: 0 });
@@ -157,7 +157,7 @@ function tellLevels(first) {
       if (now === told.said || told.held < HELD) continue;
       told.said = now;
     }
-    said.push(`${nameOf(role)} is ${LEVELS[now].word}${known(role.usage) ? `, ${roundPercent(role.usage)}` : ""}`);
+    said.push(`${series.nameOf(role)} is ${LEVELS[now].word}${known(role.usage) ? `, ${roundPercent(role.usage)}` : ""}`);
   }
   if (levels.size > 64) levels.clear();
   if (said.length > 0) say(find("say"), said.join("; "));

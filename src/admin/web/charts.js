@@ -2,8 +2,7 @@
 // joined and never 0.
 
 /* global uPlot */
-import { NOT_KNOWN, count, known, millis, nameOf, percent, queueName, rate, roundPercent, short, shortTime, span, time, whyPart } from "./words.js";
-import { keyOf } from "./series.js";
+import { NOT_KNOWN, count, known, millis, percent, queueName, rate, roundPercent, short, shortTime, span, time, whyPart } from "./words.js";
 import { make, say } from "./view.js";
 
 const SYNC = "kvgauge";
@@ -22,7 +21,7 @@ function plan(roles, series) {
   const charts = [];
   const drawn = roles.slice(0, MOST_ROLES);
   for (const role of drawn) {
-    const [key, name] = [keyOf(role), nameOf(role)];
+    const [key, name] = [series.keyOf(role), series.nameOf(role)];
     charts.push({
       id: `usage ${key}`, title: `${name}: usage`, tall: true, share: true, unknown: `${key}/unknown`,
       format: percent, axis: roundPercent, nothing: "unknown",
@@ -34,7 +33,7 @@ function plan(roles, series) {
     });
   }
   for (const role of drawn) {
-    const [key, name] = [keyOf(role), nameOf(role)];
+    const [key, name] = [series.keyOf(role), series.nameOf(role)];
     charts.push({
       id: `requests ${key}`, title: `${name}: requests`, format: count, axis: short, whole: true, nothing: NOT_KNOWN, unknown: `${key}/unknown`,
       lines: [

@@ -8,8 +8,7 @@ const MOST_POINTS = 1800;
 /** Of roles, models and queues; a fleet beyond it is for a dashboard. */
 const MOST_COLUMNS = 400;
 const MOST_MARKS = 100;
-
-export const keyOf = (role) => `${role.role}|${role.model ?? ""}`;
+const MOST_MODELS = 64;
 
 const ROLE = ["usage", "max", "fill", "used", "capacity", "running", "queued"];
 const QUANTILES = ["p50", "p90", "p99"];
@@ -21,6 +20,27 @@ export class Series {
     this.times = [];
     this.columns = new Map();
     this.marks = [];
+    /** By role: the models that it has been seen to serve. */
+    this.models = new Map();
+  }
+
+  /**
+   * Whose values these are. While nothing is known of a role its model is not known either; where it has
+   * served one alone, that is still whose they are.
+   */
+  keyOf({ role, model }) {
+    return this.#modelsOf(role).size > 1 ? `${role}|${model ?? ""}` : String(role);
+  }
+
+  /** `decode`, or `decode · model` where a role serves several. */
+  nameOf({ role, model }) {
+    return this.#modelsOf(role).size > 1 && model ? `${role} · ${model}` : String(role);
+  }
+
+  /** The model, or the only one that it can be. */
+  modelOf({ role, model }) {
+    const models = this.#modelsOf(role);
+    return model ?? (models.size === 1 ? [...models][0] : null);
   }
 
   /** Takes the process's history; of what this page saw before it, what is older stays. */
@@ -28,6 +48,7 @@ export class Series {
     const times = Array.isArray(history.times) ? history.times.filter(known) : [];
     if (known(history.step_s) && history.step_s > 0) this.step = history.step_s;
     if (times.length === 0) return;
+    this.#learn(history.roles ?? []);
     const older = this.#countBefore(times[0]);
     // A pause between the two must not be joined.
     const pause = older > 0 && times[0] - this.times[older - 1] > 2.5 * this.step;
@@ -37,21 +58,28 @@ export class Series {
     this.times = kept.concat(times);
     this.columns = new Map();
     const take = (key, column) => {
-      if (!Array.isArray(column) || this.columns.size >= MOST_COLUMNS) return;
+      if (!Array.isArray(column)) return;
+      // A role without its model and with it are the same, one after the other.
+      const taken = this.columns.get(key);
+      if (!taken && this.columns.size >= MOST_COLUMNS) return;
       const before = past.get(key) ?? new Array(older).fill(null);
-      if (pause) before.push(null);
-      const now = times.map((_, i) => column[i] ?? null);
-      this.columns.set(key, before.concat(now));
+      if (pause && !taken) before.push(null);
+      const now = times.map((_, i) => column[i] ?? taken?.[kept.length + i] ?? null);
+      this.columns.set(key, (taken?.slice(0, kept.length) ?? before).concat(now));
       past.delete(key);
     };
     for (const role of history.roles ?? []) {
-      const key = keyOf(role);
+      const key = this.keyOf(role);
       for (const name of ROLE) take(`${key}/${name}`, role[name]);
       take(`${key}/unknown`, role.unknown);
       for (const [queue, column] of Object.entries(role.queues ?? {})) take(`${key}/queue:${queue}`, column);
     }
     for (const [name, column] of Object.entries(history.traffic ?? {})) take(`traffic/${name}`, column);
     for (const key of [...past.keys()]) take(key, []);
+    for (const key of new Set((history.roles ?? []).map((role) => this.keyOf(role)))) {
+      const [usage, unknown] = [this.columns.get(`${key}/usage`), this.columns.get(`${key}/unknown`)];
+      unknown?.forEach((_, i) => { if (known(usage?.[i])) unknown[i] = null; });
+    }
     const marks = Array.isArray(history.marks) ? history.marks : [];
     this.marks = this.marks.filter((mark) => mark.time < times[0]).concat(marks).slice(-MOST_MARKS);
     this.#trim();
@@ -65,8 +93,9 @@ export class Series {
     if (last !== undefined && step < last) step = last;
     if (last !== undefined && step - last > 2.5 * this.step) this.#push(last + this.step);
     if (last === undefined || step > last) this.#push(step);
+    this.#learn(moment.roles ?? []);
     for (const role of moment.roles ?? []) {
-      const key = keyOf(role);
+      const key = this.keyOf(role);
       for (const name of ROLE) this.#set(`${key}/${name}`, role[name]);
       this.#set(`${key}/unknown`, known(role.usage) ? null : (role.unknown ?? "unknown"));
       this.#set(`${key}/preempted`, role.preempted);
@@ -119,6 +148,27 @@ export class Series {
       first = column[i];
     }
     return first === null || last < first ? null : last - first;
+  }
+
+  #modelsOf(role) {
+    return this.models.get(role) ?? new Set();
+  }
+
+  /** Which models there are; what was one's alone becomes that one's when a second comes. */
+  #learn(roles) {
+    for (const { role, model } of roles) {
+      if (!model) continue;
+      const models = this.#modelsOf(role);
+      if (models.has(model) || models.size >= MOST_MODELS) continue;
+      this.models.set(role, models.add(model));
+      if (models.size !== 2) continue;
+      const [first] = models;
+      for (const [key, column] of [...this.columns]) {
+        if (!key.startsWith(`${role}/`)) continue;
+        this.columns.delete(key);
+        this.columns.set(`${role}|${first}${key.slice(role.length)}`, column);
+      }
+    }
   }
 
   #countBefore(time) {

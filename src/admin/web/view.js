@@ -2,9 +2,8 @@
 // changed is left alone, so that a selection and a screen reader's place stay.
 
 import {
-  LEVELS, NOT_KNOWN, count, known, level, millis, nameOf, percent, queueName, rate, roundPercent, span, time, why, whyPart,
+  LEVELS, NOT_KNOWN, count, known, level, millis, percent, queueName, rate, roundPercent, span, time, why, whyPart,
 } from "./words.js";
-import { keyOf } from "./series.js";
 
 /** An element; `text` becomes its text, `class` its classes, the rest attributes. */
 export function make(tag, { text, class: classes, ...attributes } = {}, ...children) {
@@ -40,7 +39,7 @@ export class Cards {
 
   show(moment, series) {
     const roles = (moment.roles ?? []).slice(0, MOST_CARDS);
-    const keys = new Set(roles.map(keyOf));
+    const keys = new Set(roles.map((role) => series.keyOf(role)));
     for (const [key, card] of this.#cards) {
       if (keys.has(key)) continue;
       card.element.remove();
@@ -50,16 +49,16 @@ export class Cards {
       this.#traffic = new TrafficCard();
       this.#box.append(this.#traffic.element);
     }
-    for (const role of roles) {
-      const key = keyOf(role);
+    roles.forEach((role, i) => {
+      const key = series.keyOf(role);
       let card = this.#cards.get(key);
       if (!card) {
         card = new RoleCard(role);
         this.#cards.set(key, card);
-        this.#box.insertBefore(card.element, this.#traffic.element);
       }
+      if (this.#box.children[i] !== card.element) this.#box.insertBefore(card.element, this.#box.children[i]);
       card.show(role, moment, series);
-    }
+    });
     this.#traffic.show(moment.traffic ?? {});
   }
 }
@@ -70,6 +69,7 @@ class RoleCard {
   constructor(role) {
     const id = `card-${(cards += 1)}`;
     this.title = make("h3", { id });
+    this.model = make("p", { class: "model" });
     this.sign = make("span", { "aria-hidden": "true" });
     this.word = make("span");
     this.big = make("p", { class: "big" });
@@ -84,17 +84,18 @@ class RoleCard {
     this.part = make("p", { class: "part" });
     this.facts = new Facts();
     this.element = make("article", { class: "card", "aria-labelledby": id, "data-role": role.role },
-      make("header", {}, this.title, make("p", { class: "level" }, this.sign, this.word)),
+      make("header", {}, this.title, this.model, make("p", { class: "level" }, this.sign, this.word)),
       make("div", { class: "headline" }, this.big, this.tokens),
       this.bar, this.since, this.part, this.facts.element);
   }
 
   show(role, { warn, crit, pools, headline }, series) {
-    const [key, name] = [keyOf(role), nameOf(role)];
+    const key = series.keyOf(role);
     const now = level(role, warn, crit);
     set(this.element, "data-level", now);
     set(this.element, "data-headline", String(headline === role.role));
-    say(this.title, name);
+    say(this.title, role.role);
+    say(this.model, series.modelOf(role) ?? "");
     say(this.sign, LEVELS[now].sign);
     say(this.word, LEVELS[now].word);
     if (known(role.usage)) {
@@ -153,7 +154,7 @@ function howLong(key, now, role, warn, crit, series) {
 }
 
 function factsOf(role, key, pools, series) {
-  const mine = pools.filter((pool) => pool.role === role.role && (pool.model ?? null) === (role.model ?? null) && known(pool.usage));
+  const mine = pools.filter((pool) => series.keyOf(pool) === key && known(pool.usage));
   const fullest = mine[0];
   // One pool is the role itself.
   const several = fullest && known(role.pools) && role.pools > 1;

@@ -106,9 +106,6 @@ export function level(role, warn, crit) {
   return "ok";
 }
 
-/** `decode`, or `decode · model` where a role serves several. */
-export const nameOf = (role) => (role.model ? `${role.role} · ${role.model}` : String(role.role));
-
 const QUEUES = {
   bootstrap: "bootstrap queue",
   inflight: "inflight queue",
