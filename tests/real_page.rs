@@ -24,6 +24,12 @@ fn run(script: &str) {
 }
 
 #[test]
+#[ignore = "needs node: tests/run"]
+fn what_is_kept_of_the_past_has_gaps_and_bounds() {
+    run("series.mjs");
+}
+
+#[test]
 #[ignore = "needs chromium: tests/run"]
 fn a_pool_that_fills_is_seen_to_rise_into_the_warning_band() {
     run("full.mjs");

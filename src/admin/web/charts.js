@@ -3,6 +3,7 @@
 
 /* global uPlot */
 import { NOT_KNOWN, count, known, millis, percent, queueName, rate, roundPercent, short, shortTime, span, time, whyPart } from "./words.js";
+import { spans } from "./series.js";
 import { make, say } from "./view.js";
 
 const SYNC = "kvgauge";
@@ -335,19 +336,6 @@ class Chart {
       : [];
     return `The last ${span(seconds)}. ${[...lines, ...gaps.slice(-5)].join(". ")}. Arrow keys move through time.`;
   }
-}
-
-/** From, to and reason of each run of steps with the same reason. */
-export function spans(times, reasons) {
-  const found = [];
-  for (let i = 0; i < times.length; i += 1) {
-    const reason = reasons[i] ?? null;
-    if (reason === null) continue;
-    const last = found.at(-1);
-    if (last && last[2] === reason && reasons[i - 1] === reason) last[1] = times[i];
-    else found.push([times[i], times[i], reason]);
-  }
-  return found;
 }
 
 /** The first of the texts that has room in the middle of a box: flat, else upright, else none. */

@@ -203,3 +203,16 @@ export class Series {
     }
   }
 }
+
+/** From, to and reason of each run of steps with the same reason. */
+export function spans(times, reasons) {
+  const found = [];
+  for (let i = 0; i < times.length; i += 1) {
+    const reason = reasons[i] ?? null;
+    if (reason === null) continue;
+    const last = found.at(-1);
+    if (last && last[2] === reason && reasons[i - 1] === reason) last[1] = times[i];
+    else found.push([times[i], times[i], reason]);
+  }
+  return found;
+}
