@@ -182,7 +182,7 @@ function tick() {
     return;
   }
   const quiet = quietFor();
-  const since = quiet === null ? "kvgauge does not answer." : `kvgauge has not answered for ${span(quiet / 1000)}; what you see is old.`;
+  const since = quiet === null ? "kvgauge does not answer." : `kvgauge has not answered for ${span(Math.max(1, quiet / 1000))}; what you see is old.`;
   const next = feed.nextTry === null ? "Trying now." : `Trying again in ${span((feed.nextTry - performance.now()) / 1000)}.`;
   say(find("lost-text"), [since, inWords(failure), next].filter(Boolean).join(" "));
   say(find("link-text"), "no answer");

@@ -9,6 +9,8 @@ import { make, say } from "./view.js";
 const SYNC = "kvgauge";
 const TALL = 196;
 const LOW = 138;
+/** Seconds that are drawn at least. */
+const SHORTEST = 60;
 /** Roles that are drawn; the tables have all. */
 const MOST_ROLES = 8;
 
@@ -89,8 +91,11 @@ export class Charts {
     this.#rest();
   }
 
-  /** Draws `seconds` up to `now`. */
-  show({ roles, warn, crit }, series, now, seconds) {
+  /** Draws `range` seconds up to `now`, or what there is of them. */
+  show({ roles, warn, crit }, series, now, range) {
+    // A young past fills the width, too.
+    const past = series.times.length > 0 ? now - series.times[0] : 0;
+    const seconds = Math.min(range, Math.max(SHORTEST, 1.04 * past));
     const charts = plan(roles ?? [], series);
     const planned = JSON.stringify(charts);
     if (planned !== this.#planned) this.#build(charts, planned);
@@ -197,7 +202,7 @@ class Chart {
     return new uPlot({
       width: Math.max(200, Math.floor(this.box.clientWidth)),
       height: spec.tall ? TALL : LOW,
-      padding: [8, 8, 0, 0],
+      padding: [8, 18, 0, 0],
       legend: { show: false },
       cursor: { sync: { key: SYNC, setSeries: false }, drag: { x: false, y: false, setScale: false }, y: false, points: { size: 6 } },
       scales: {
@@ -205,14 +210,14 @@ class Chart {
         y: { range: spec.share ? [0, 1.04] : (_, __, max) => [0, spec.whole ? Math.max(4, top(max)) : top(max)] },
       },
       axes: [
-        { ...axis, space: 64, size: 22, gap: 3, values: (_, ticks) => ticks.map((at) => shortTime(1000 * at)), incrs: [60, 120, 180, 300, 600, 900, 1200] },
+        { ...axis, space: 72, size: 22, gap: 3, values: (_, ticks, __, ___, step) => ticks.map((at) => (step < 60 ? time : shortTime)(1000 * at)), incrs: [10, 15, 30, 60, 120, 180, 300, 600, 900, 1200] },
         { ...axis, space: 28, size: 52, gap: 4, values: (_, ticks) => ticks.map((value) => spec.axis(value)), ...(spec.share && { incrs: [0.25] }), ...(spec.whole && { incrs: [1, 2, 5, 10, 20, 25, 50, 100, 200, 250, 500, 1000, 2000, 5000, 10_000, 50_000, 100_000] }) },
       ],
       series: [{}, ...spec.lines.map(({ label, colour, dash, width, area }) => ({
         label, width, dash: DASHES[dash], spanGaps: false,
         stroke: () => colours[colour],
         ...(area && { fill: () => colours["fill-area"] }),
-        points: { size: 4, space: 12 },
+        points: { show: true, size: 4, filter: lonely },
       }))],
       hooks: {
         drawClear: [(plot) => this.#under(plot)],
@@ -336,6 +341,16 @@ class Chart {
       : [];
     return `The last ${span(seconds)}. ${[...lines, ...gaps.slice(-5)].join(". ")}. Arrow keys move through time.`;
   }
+}
+
+/** A point between two gaps has no line to be seen by. */
+function lonely(plot, series) {
+  const column = plot.data[series];
+  const found = [];
+  column.forEach((value, i) => {
+    if (known(value) && !known(column[i - 1]) && !known(column[i + 1])) found.push(i);
+  });
+  return found;
 }
 
 /** The first of the texts that has room in the middle of a box: flat, else upright, else none. */

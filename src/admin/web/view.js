@@ -116,11 +116,11 @@ class RoleCard {
     this.warn.style.left = `${100 * warn}%`;
     this.crit.style.left = `${100 * crit}%`;
     say(this.since, howLong(key, now, role, warn, crit, series));
-    say(this.part, role.missing
-      ? `Without ${count(role.missing.count)} of its parts (${whyPart(role.missing.reason)}): the values are of the rest.`
-      : "");
-    this.part.hidden = !role.missing;
-    this.facts.show(factsOf(role, key, pools ?? [], series));
+    const mine = (pools ?? []).filter((pool) => series.keyOf(pool) === key && known(pool.usage));
+    const but = exception(role, mine, warn);
+    say(this.part, but);
+    this.part.hidden = but === "";
+    this.facts.show(factsOf(role, key, mine, warn, series));
   }
 }
 
@@ -153,13 +153,23 @@ function howLong(key, now, role, warn, crit, series) {
   return `below ${roundPercent(warn)}${long ? ` for ${long}` : ""}${age}`;
 }
 
-function factsOf(role, key, pools, series) {
-  const mine = pools.filter((pool) => series.keyOf(pool) === key && known(pool.usage));
-  const fullest = mine[0];
-  // One pool is the role itself.
-  const several = fullest && known(role.pools) && role.pools > 1;
+/** One pool is the role itself; of several the fullest comes first. */
+const fullestOf = (role, pools) => (role.pools > 1 ? pools[0] : undefined);
+
+/** What the role as a whole does not show. */
+function exception(role, pools, warn) {
+  if (!known(role.usage)) return "";
+  if (role.missing) return `Without ${count(role.missing.count)} of its parts (${whyPart(role.missing.reason)}): the values are of the rest.`;
+  const fullest = fullestOf(role, pools);
+  return fullest && role.usage < warn && fullest.usage >= warn
+    ? `One pool is far fuller than the others: ${poolName(fullest)}, ${percent(fullest.usage)}.`
+    : "";
+}
+
+function factsOf(role, key, pools, warn, series) {
+  const fullest = fullestOf(role, pools);
   const facts = [
-    ["fullest pool", percent(role.max), several ? poolName(fullest) : ""],
+    ["fullest pool", percent(role.max), fullest ? poolName(fullest) : "", role.max >= warn && !(role.usage >= warn)],
     ["fill with cache", percent(role.fill), ""],
     ["running", count(role.running), ""],
     ["queued", count(role.queued), "", role.queued > 0],
@@ -346,7 +356,7 @@ export class Tables {
       const now = level(pool, warn, crit);
       return [
         pool.role ?? NOT_KNOWN,
-        pool.pool ?? NOT_KNOWN,
+        pool.pool ?? "the only one",
         pool.source ?? NOT_KNOWN,
         { text: known(pool.usage) ? percent(pool.usage) : "unknown", share: pool.usage ?? null, class: now },
         { text: LEVELS[now].word, sign: LEVELS[now].sign, class: `level-${now}` },
