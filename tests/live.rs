@@ -277,6 +277,41 @@ fn a_source_that_dies_is_unknown_and_a_gap_in_the_history() {
     assert!((times[0]..=times[0] + 60).contains(&at), "{at} {times:?}");
 }
 
+/// What was not seen is not made up: neither drawn through nor moved together.
+#[test]
+fn a_time_in_which_it_was_suspended_is_a_gap() {
+    let page = hot();
+    let (kvgauge, _upstream) = with(&page);
+    kvgauge.until_up("decode");
+    let last = || {
+        numbers(&history(&kvgauge)["roles"][0]["usage"])
+            .last()
+            .copied()
+    };
+    eventually("a step with a usage", || last().flatten());
+    let before = times(&history(&kvgauge)).len();
+    kvgauge.signal(rustix::process::Signal::STOP);
+    support::pause(Duration::from_secs(7));
+    kvgauge.signal(rustix::process::Signal::CONT);
+    let history = eventually("steps behind the gap", || {
+        let history = history(&kvgauge);
+        let last = numbers(&history["roles"][0]["usage"]).last().copied();
+        (times(&history).len() > before + 2 && last.flatten().is_some()).then_some(history)
+    });
+    let role = &history["roles"][0];
+    let reasons = role["unknown"].as_array().unwrap();
+    let gap = reasons
+        .iter()
+        .filter(|reason| **reason == "stalled")
+        .count();
+    assert!((2..=4).contains(&gap), "{role:#}");
+    let times = times(&history);
+    assert!(
+        times.windows(2).all(|pair| pair[1] - pair[0] == 2),
+        "{times:?}"
+    );
+}
+
 /// A stream of two pieces and a usage.
 fn streaming() -> Upstream {
     Upstream::new(|connection| {
@@ -332,7 +367,7 @@ fn traffic_and_the_last_requests_are_shown_with_how_full_it_was() {
         moment["requests"].as_array().unwrap().len() == 5
     });
     let request = &moment["requests"][4];
-    let line = kvgauge.line(1);
+    let line = kvgauge.line_of(request["id"].as_str().unwrap());
     assert_eq!(request["path"], "/v1/chat/completions");
     assert_eq!(request["method"], "POST");
     assert_eq!(request["status"], 200);

@@ -175,7 +175,7 @@ mod tests {
             unix: at(1_764_547_000),
         };
         let said: Value = serde_json::from_slice(&render(&past, now)).unwrap();
-        assert_eq!(said["timestamp"], "2025-12-01T00:56:40.000Z");
+        assert_eq!(said["timestamp"], "2025-11-30T23:56:40.000Z");
         assert_eq!(said["times"], json!([1_764_546_997, 1_764_546_999]));
         let role = &said["roles"][0];
         assert_eq!(role["usage"], json!([null, 0.25]));

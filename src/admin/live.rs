@@ -145,7 +145,7 @@ impl Live {
 /// Waits for the next phase.
 async fn changed(phase: &mut watch::Receiver<Phase>) {
     if phase.changed().await.is_err() {
-        pending().await
+        pending::<()>().await;
     }
 }
 

@@ -73,7 +73,6 @@ impl Now {
 
 impl Chronicle {
     /// What is kept, to be looked at for a moment.
-    #[must_use]
     pub fn past(&self) -> MutexGuard<'_, Past> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -45,7 +45,7 @@ const NONE: f32 = f32::NAN;
 ///
 /// Times are of a clock that never goes back and that runs on while the machine sleeps. What o'clock it
 /// was is worked out when it is asked for, so the past moves along when the wall clock is set right.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct History {
     /// When the last step was due.
     last: Option<Duration>,
@@ -77,17 +77,6 @@ struct Column(VecDeque<f32>);
 
 // === impl History ===
 
-impl Default for History {
-    fn default() -> History {
-        History {
-            last: None,
-            length: 0,
-            roles: Vec::new(),
-            traffic: Default::default(),
-        }
-    }
-}
-
 impl History {
     /// Takes note of one step. Where more time has passed than a step, what lies between is unknown; where
     /// it was less than half a step, the last one is written anew.
@@ -110,7 +99,10 @@ impl History {
             role.set(&RoleState::unknown(role.role, None, Unknown::NotRead));
         }
         for state in states {
-            if let Some(role) = self.role_of(state) {
+            let alone = states.iter().filter(|s| s.role == state.role).count() == 1;
+            if !(alone && self.says_it_of_all(state))
+                && let Some(role) = self.role_of(state, alone)
+            {
                 role.present = true;
                 role.set(state);
             }
@@ -143,11 +135,36 @@ impl History {
         }
     }
 
-    /// The place of a role; a new one takes that of one that is gone, where all are taken.
-    fn role_of(&mut self, state: &RoleState) -> Option<&mut RoleHistory> {
+    /// A source that is not read any more names no model: what is said of its role then, that it is
+    /// unknown and why, is said of each model that was there.
+    fn says_it_of_all(&mut self, state: &RoleState) -> bool {
+        if state.model.is_some() || state.usage.is_ok() {
+            return false;
+        }
+        let mut says_it = false;
+        for role in &mut self.roles {
+            if role.role == state.role && role.model.is_some() {
+                says_it = true;
+                role.present = true;
+                role.set(state);
+            }
+        }
+        says_it
+    }
+
+    /// The place of a role; a new one takes that of one that is gone, where all are taken. One that had no
+    /// name before its page could be read, and is `alone`, is the same.
+    fn role_of(&mut self, state: &RoleState, alone: bool) -> Option<&mut RoleHistory> {
         let is = |role: &RoleHistory| role.role == state.role && role.model == state.model;
         if let Some(at) = self.roles.iter().position(is) {
             return self.roles.get_mut(at);
+        }
+        let mut of_role = self.roles.iter_mut().filter(|r| r.role == state.role);
+        if let (true, Some(only), None) = (alone, of_role.next(), of_role.next())
+            && only.model.is_none()
+        {
+            only.model.clone_from(&state.model);
+            return self.roles.iter_mut().find(|role| is(role));
         }
         if self.roles.len() >= MOST_ROLES {
             let gone = self.roles.iter().position(|role| !role.present)?;
@@ -433,8 +450,8 @@ mod tests {
             usage: Ok(0.1),
             ..RoleState::unknown(Role::Prefill, Some("m".into()), Unknown::Absent)
         };
-        note(&mut history, 0.0, &[prefill.clone()]);
-        note(&mut history, 2.0, &[decode(0.5), prefill.clone()]);
+        note(&mut history, 0.0, std::slice::from_ref(&prefill));
+        note(&mut history, 2.0, &[decode(0.5), prefill]);
         note(&mut history, 4.0, &[decode(0.6)]);
         let roles: Vec<Role> = history.roles().iter().map(|role| role.role).collect();
         assert_eq!(roles, [Role::Decode, Role::Prefill], "in order");
@@ -449,6 +466,33 @@ mod tests {
         assert_eq!(history.roles().len(), 1);
         assert_eq!(history.len(), MOST_STEPS);
         assert!(column(&history, 0, "usage").iter().all(Option::is_some));
+    }
+
+    /// While its page is not read a role has no model.
+    #[test]
+    fn a_role_stays_the_same_whether_its_model_is_known_or_not() {
+        let nameless = |why| RoleState::unknown(Role::Decode, None, why);
+        let named = |model: &str| RoleState {
+            model: Some(model.into()),
+            ..decode(0.5)
+        };
+        let mut history = History::default();
+        note(&mut history, 0.0, &[nameless(Unknown::NotRead)]);
+        note(&mut history, 2.0, &[named("m")]);
+        note(&mut history, 4.0, &[nameless(Unknown::Unreachable)]);
+        note(&mut history, 6.0, &[named("m")]);
+        assert_eq!(history.roles().len(), 1);
+        assert_eq!(history.roles()[0].model.as_deref(), Some("m"));
+        let usage = column(&history, 0, "usage");
+        assert_eq!(usage, [None, Some(0.5), None, Some(0.5)]);
+        assert_eq!(reasons(&history, 0), ["not_read", "", "unreachable", ""]);
+        // Of several each.
+        note(&mut history, 8.0, &[named("m"), named("n")]);
+        note(&mut history, 10.0, &[nameless(Unknown::Stale)]);
+        assert_eq!(history.roles().len(), 2);
+        for role in 0..2 {
+            assert_eq!(reasons(&history, role).last(), Some(&"stale"));
+        }
     }
 
     #[test]

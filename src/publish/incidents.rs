@@ -68,7 +68,7 @@ impl Incidents {
             }
             match (before.up, source.up) {
                 (Some(false), Some(true)) => {
-                    self.mark(at, format!("{}: is read again", source.name))
+                    self.mark(at, format!("{}: is read again", source.name));
                 }
                 (None | Some(true), Some(false)) => {
                     let why = failure.map_or("can't be read", |failure| &failure.message);
@@ -132,6 +132,9 @@ mod tests {
     use super::*;
     use crate::kv::{Failure, FailureReason, Roles};
 
+    /// Name, whether the last read was good, and when it failed last and with which message.
+    type State<'a> = (&'a str, Option<bool>, Option<(u64, &'a str)>);
+
     struct Case {
         incidents: Incidents,
         start: Instant,
@@ -146,9 +149,9 @@ mod tests {
         }
 
         /// So many seconds from the start; the failure may be from before.
-        fn look(&mut self, seconds: u64, sources: &[(&str, Option<bool>, Option<(u64, &str)>)]) {
+        fn look(&mut self, seconds: u64, sources: &[State<'_>]) {
             let after = |seconds| self.start + Duration::from_secs(seconds);
-            let state = |(name, up, failure): &(&str, Option<bool>, Option<(u64, &str)>)| {
+            let state = |(name, up, failure): &State<'_>| {
                 Arc::new(SourceState {
                     up: *up,
                     failure: failure.map(|(at, message)| Failure {

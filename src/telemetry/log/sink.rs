@@ -193,6 +193,44 @@ mod tests {
         }
     }
 
+    /// Takes nothing until it is let.
+    struct Stuck(std::sync::mpsc::Receiver<()>);
+
+    impl Write for Stuck {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let _ = self.0.recv();
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn the_last_lines_can_be_looked_at_though_nobody_takes_them() {
+        let (let_go, stuck) = std::sync::mpsc::channel();
+        let log = Log::start(Stuck(stuck), 64 << 10, Counter::noop()).unwrap();
+        let (sink, recent) = (log.sink(), log.recent());
+        for n in 0..1000 {
+            sink.write(&record(&format!("/{n}")));
+            if n == 0 {
+                sink.flush();
+                while recent.changes() == 0 {
+                    thread::yield_now();
+                }
+            }
+        }
+        let lines = String::from_utf8(recent.lines().0).unwrap();
+        assert!(lines.contains("\"/0\""), "{lines}");
+        assert_eq!(lines.lines().count(), 1, "the rest waits or is lost");
+        drop((let_go, sink));
+        log.finish();
+        // Now the end of what was not lost is there.
+        let lines = String::from_utf8(recent.lines().0).unwrap();
+        assert_eq!(lines.lines().count(), super::super::MOST_LINES);
+    }
+
     #[test]
     fn each_line_is_written_once_in_its_order_whatever_its_length() {
         let out = Written::default();
