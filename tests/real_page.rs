@@ -43,6 +43,12 @@ fn an_engine_that_restarts_is_unknown_in_words_and_a_gap_and_then_back() {
 
 #[test]
 #[ignore = "needs chromium: tests/run"]
+fn a_rank_that_is_full_is_named_where_the_whole_looks_harmless() {
+    run("hot_rank.mjs");
+}
+
+#[test]
+#[ignore = "needs chromium: tests/run"]
 fn a_kvgauge_that_is_gone_is_said_and_found_again() {
     run("lost.mjs");
 }

@@ -7,8 +7,10 @@ import { Cards, Tables, say } from "./view.js";
 import { LEVELS, count, known, level, roundPercent, span } from "./words.js";
 
 const RANGE = "kvgauge-range";
-/** Moments come each second. */
+/** Milliseconds without a moment, which come each second, until what is seen is called old. */
 const QUIET = 4000;
+/** The same where the stream has ended. */
+const ENDED = 1800;
 /** A level that has held for so many moments is said aloud: one that swings at a limit is not. */
 const HELD = 3;
 
@@ -29,6 +31,8 @@ let lostSaid = false;
 let ups = new Map();
 /** By role: the level said last, and the one that is on its way. */
 const levels = new Map();
+/** The form is there; and the focus goes back from it when it has helped. */
+let waitsForToken = false;
 let askedForToken = false;
 
 const feed = new Feed({
@@ -60,6 +64,7 @@ const feed = new Feed({
     tick();
   },
   wantsToken(had) {
+    waitsForToken = true;
     askedForToken = true;
     find("state").hidden = true;
     find("lost").hidden = true;
@@ -167,11 +172,15 @@ function tellLevels(first) {
 
 const quietFor = () => (feed.heardAt === null ? null : performance.now() - feed.heardAt);
 
-const isOld = () => failure !== null || (quietFor() ?? 0) > QUIET;
+/** A stream that ends (a drain begins) and is there again at once is not worth a word. */
+const isOld = () => {
+  const quiet = quietFor();
+  return quiet === null ? failure !== null : quiet > (failure === null ? QUIET : ENDED);
+};
 
 /** Each second, whether or not something came. */
 function tick() {
-  if (askedForToken) return;
+  if (waitsForToken) return;
   const old = isOld();
   document.body.dataset.link = old ? "lost" : moment ? "live" : "connecting";
   find("lost").hidden = !old;
@@ -226,6 +235,7 @@ find("token-form").addEventListener("submit", (event) => {
   }
   field.value = "";
   token.set(value);
+  waitsForToken = false;
   find("token-form").hidden = true;
   say(find("link-text"), "connecting");
   feed.start();
