@@ -353,18 +353,21 @@ function lonely(plot, series) {
   return found;
 }
 
-/** The first of the texts that has room in the middle of a box: flat, else upright, else none. */
+/** The first of the texts that has room in the middle of a box, flat or else upright. */
 function write(ctx, texts, x, y, width, height, line) {
-  const fits = (room, across) => across >= line && texts.find((text) => ctx.measureText(text).width + line / 2 < room);
-  const [flat, upright] = [fits(width, height), fits(height, width)];
-  if (!flat && !upright) return;
-  ctx.save();
-  ctx.textAlign = "center";
-  ctx.textBaseline = "middle";
-  ctx.translate(x + width / 2, y + height / 2);
-  if (!flat) ctx.rotate(-Math.PI / 2);
-  ctx.fillText(flat || upright, 0, 0);
-  ctx.restore();
+  for (const text of texts) {
+    const length = ctx.measureText(text).width + line / 2;
+    const flat = length < width;
+    if (!flat && !(length < height && width >= line)) continue;
+    ctx.save();
+    ctx.textAlign = "center";
+    ctx.textBaseline = "middle";
+    ctx.translate(x + width / 2, y + height / 2);
+    if (!flat) ctx.rotate(-Math.PI / 2);
+    ctx.fillText(text, 0, 0);
+    ctx.restore();
+    return;
+  }
 }
 
 function hatch(ctx, x, y, width, height, colour, ratio) {
