@@ -1,4 +1,5 @@
-//! The operators' listener. Every endpoint, with one line each, is in [`ROUTES`].
+//! The operators' listener. Every endpoint, with one line each, is in [`ROUTES`]; the files of the page
+//! for browsers are in [`web`].
 
 mod body;
 mod conflicts;
@@ -13,6 +14,7 @@ mod requests;
 mod server;
 mod sharing;
 mod stall;
+mod web;
 
 pub use conflicts::Conflicts;
 pub use gate::Gate;
@@ -22,7 +24,7 @@ pub use sharing::Sharing;
 
 use body::Body;
 use bytes::Bytes;
-use http::header::CONTENT_TYPE;
+use http::header::{CONTENT_TYPE, VARY};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use http_body_util::Full;
 use std::future::{Future, ready};
@@ -96,11 +98,15 @@ const ROUTES: [Route; 8] = [
     },
     Route {
         path: "/",
-        about: "this list",
+        about: "this list; in a browser, a page that shows all of it",
         open: false,
         answer: |_, _| {
             let head = concat!("kvgauge ", env!("CARGO_PKG_VERSION"), "\n\n");
-            at_once(text(StatusCode::OK, &format!("{head}{}", index())))
+            let mut list = text(StatusCode::OK, &format!("{head}{}", index()));
+            // Whoever names HTML gets another answer.
+            let vary = HeaderValue::from_static("accept");
+            list.headers_mut().insert(VARY, vary);
+            at_once(list)
         },
     },
 ];

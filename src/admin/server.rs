@@ -2,7 +2,7 @@
 //! whatever happens here, no request of a client's notices.
 
 use super::stall::Stalling;
-use super::{Answering, Conflicts, Gate, Live, ROUTES, Sharing, at_once, index, page, text};
+use super::{Answering, Conflicts, Gate, Live, ROUTES, Sharing, at_once, index, page, text, web};
 use crate::config::{Current, Settings};
 use crate::exposition::takes_gzip;
 use crate::proxy::Phase;
@@ -174,6 +174,11 @@ fn settle_coding(mut request: Request<Incoming>) -> Request<Incoming> {
 
 fn answer(request: &Request<Incoming>, shared: &Rc<Shared>) -> Answering {
     let path = request.uri().path();
+    let reads = matches!(*request.method(), Method::GET | Method::HEAD);
+    // The page's own files say nothing of what is there.
+    if reads && let Some(file) = web::find(path, request.headers()) {
+        return at_once(file.answer(request.headers()));
+    }
     let route = ROUTES.iter().find(|route| route.path == path);
     // First of all, so that who has no token learns nothing of what is there.
     if !route.is_some_and(|route| route.open)
@@ -184,7 +189,7 @@ fn answer(request: &Request<Incoming>, shared: &Rc<Shared>) -> Answering {
     {
         return at_once(refusal);
     }
-    if !matches!(*request.method(), Method::GET | Method::HEAD) {
+    if !reads {
         let mut answer = text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD here\n");
         let allowed = HeaderValue::from_static("GET, HEAD");
         answer.headers_mut().insert(ALLOW, allowed);

@@ -154,6 +154,7 @@ fn where_to_look(scenario: Scenario, server: &Server, deployment: &Deployment) -
          \n  A chat call; look at X-KV-Usage and X-KV-Pools, and call again a second later:\n    \
          curl -i http://{listen}/v1/chat/completions -H 'content-type: application/json' \
          -d '{{\"model\":\"{MODEL}\",\"messages\":[{{\"role\":\"user\",\"content\":\"Hello\"}}],\"max_tokens\":16}}'\n\
+         \n  All of it in a browser:\n    http://{admin}/\n\
          \n  Router, engines and kvgauge as one Prometheus target:\n    curl http://{admin}/metrics\n\
          \n  The KV state, and where each value comes from:\n    curl http://{admin}/kv\n    curl http://{admin}/sources\n\
          \n  Behind it: router http://{router} (metrics http://{router_metrics}/metrics), \

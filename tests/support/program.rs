@@ -111,11 +111,28 @@ where
     I: IntoIterator<Item = S>,
     S: AsRef<OsStr>,
 {
+    with_node("tests/node", name, arguments)
+}
+
+/// The same with a script of `tests/page`, which also needs Chromium.
+pub(crate) fn page_script<I, S>(name: &str, arguments: I) -> String
+where
+    I: IntoIterator<Item = S>,
+    S: AsRef<OsStr>,
+{
+    with_node("tests/page", name, arguments)
+}
+
+fn with_node<I, S>(folder: &str, name: &str, arguments: I) -> String
+where
+    I: IntoIterator<Item = S>,
+    S: AsRef<OsStr>,
+{
     let mut command = Command::new("node");
     let packages = std::env::var_os("KVGAUGE_NODE")
         .map_or_else(|| here().join("target/tools/node"), PathBuf::from);
     command.env("KVGAUGE_NODE", packages);
-    command.arg(here().join("tests/node").join(name));
+    command.arg(here().join(folder).join(name));
     to_the_end(name, command.args(arguments))
 }
 

@@ -1,0 +1,408 @@
+// From a moment to the page: cards and tables. All text goes in as text, whoever wrote it; what has not
+// changed is left alone, so that a selection and a screen reader's place stay.
+
+import {
+  LEVELS, NOT_KNOWN, count, known, level, millis, percent, queueName, rate, roundPercent, span, time, why, whyPart,
+} from "./words.js";
+
+/** An element; `text` becomes its text, `class` its classes, the rest attributes. */
+export function make(tag, { text, class: classes, ...attributes } = {}, ...children) {
+  const element = document.createElement(tag);
+  if (classes) element.className = classes;
+  if (text !== undefined) element.textContent = text;
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  element.append(...children);
+  return element;
+}
+
+export function say(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+const set = (element, name, value) => {
+  if (element.getAttribute(name) !== value) element.setAttribute(name, value);
+};
+
+// === Cards ===
+
+/** Beyond it, the tables tell more. */
+const MOST_CARDS = 12;
+
+export class Cards {
+  #box;
+  #cards = new Map();
+  #traffic = null;
+
+  constructor(box) {
+    this.#box = box;
+  }
+
+  show(moment, series) {
+    const roles = (moment.roles ?? []).slice(0, MOST_CARDS);
+    const keys = new Set(roles.map((role) => series.keyOf(role)));
+    for (const [key, card] of this.#cards) {
+      if (keys.has(key)) continue;
+      card.element.remove();
+      this.#cards.delete(key);
+    }
+    if (!this.#traffic) {
+      this.#traffic = new TrafficCard();
+      this.#box.append(this.#traffic.element);
+    }
+    roles.forEach((role, i) => {
+      const key = series.keyOf(role);
+      let card = this.#cards.get(key);
+      if (!card) {
+        card = new RoleCard(role);
+        this.#cards.set(key, card);
+      }
+      if (this.#box.children[i] !== card.element) this.#box.insertBefore(card.element, this.#box.children[i]);
+      card.show(role, moment, series);
+    });
+    this.#traffic.show(moment.traffic ?? {});
+  }
+}
+
+let cards = 0;
+
+class RoleCard {
+  constructor(role) {
+    const id = `card-${(cards += 1)}`;
+    this.title = make("h3", { id });
+    this.model = make("p", { class: "model" });
+    this.sign = make("span", { "aria-hidden": "true" });
+    this.word = make("span");
+    this.big = make("p", { class: "big" });
+    this.tokens = make("p", { class: "tokens" });
+    this.bar = make("div", { class: "bar", role: "img" });
+    this.fill = make("span", { class: "fill" });
+    this.use = make("span", { class: "use" });
+    this.warn = make("span", { class: "limit warn" });
+    this.crit = make("span", { class: "limit crit" });
+    this.bar.append(this.fill, this.use, this.warn, this.crit);
+    this.since = make("p", { class: "since" });
+    this.part = make("p", { class: "part" });
+    this.facts = new Facts();
+    this.element = make("article", { class: "card", "aria-labelledby": id, "data-role": role.role },
+      make("header", {}, this.title, this.model, make("p", { class: "level" }, this.sign, this.word)),
+      make("div", { class: "headline" }, this.big, this.tokens),
+      this.bar, this.since, this.part, this.facts.element);
+  }
+
+  show(role, { warn, crit, pools, headline }, series) {
+    const key = series.keyOf(role);
+    const now = level(role, warn, crit);
+    set(this.element, "data-level", now);
+    set(this.element, "data-headline", String(headline === role.role));
+    say(this.title, role.role);
+    say(this.model, series.modelOf(role) ?? "");
+    say(this.sign, LEVELS[now].sign);
+    say(this.word, LEVELS[now].word);
+    if (known(role.usage)) {
+      say(this.big, percent(role.usage));
+      say(this.tokens, known(role.used) || known(role.capacity)
+        ? `${count(role.used)} of ${count(role.capacity)} tokens`
+        : "tokens are not known");
+      const fill = known(role.fill) ? `, fill ${roundPercent(role.fill)}` : "";
+      set(this.bar, "aria-label", `usage ${roundPercent(role.usage)}${fill}; warning from ${roundPercent(warn)}, critical from ${roundPercent(crit)}`);
+    } else {
+      say(this.big, "unknown");
+      say(this.tokens, why(role.unknown, role.role));
+      set(this.bar, "aria-label", "usage is unknown");
+    }
+    // Through the object model, which a strict policy allows; a style attribute it does not.
+    this.use.style.width = `${100 * Math.min(1, role.usage ?? 0)}%`;
+    this.fill.style.width = `${100 * Math.min(1, known(role.usage) ? (role.fill ?? 0) : 0)}%`;
+    this.warn.style.left = `${100 * warn}%`;
+    this.crit.style.left = `${100 * crit}%`;
+    say(this.since, howLong(key, now, role, warn, crit, series));
+    const mine = (pools ?? []).filter((pool) => series.keyOf(pool) === key && known(pool.usage));
+    const but = exception(role, mine, warn);
+    say(this.part, but);
+    this.part.hidden = but === "";
+    this.facts.show(factsOf(role, key, mine, warn, series));
+  }
+}
+
+/** How long it has been so. */
+function howLong(key, now, role, warn, crit, series) {
+  const usage = `${key}/usage`;
+  const lasting = (since) => {
+    if (!since) return null;
+    return `${since.atLeast ? "at least " : ""}${span(since.seconds)}`;
+  };
+  const above = (limit) => lasting(series.since(usage, (v) => known(v) && v >= limit));
+  const age = known(role.age_ms) && role.age_ms > 3000 ? ` · read ${millis(role.age_ms)} ago` : "";
+  if (now === "unknown") {
+    const column = series.column(usage);
+    let i = column.length - 1;
+    while (i >= 0 && !known(column[i])) i -= 1;
+    const last = i >= 0
+      ? `last known ${percent(column[i])}, at ${time(1000 * series.times[i])}`
+      : "never known yet";
+    const long = lasting(series.since(`${key}/unknown`, (v) => v !== null));
+    return `${long ? `unknown for ${long} · ` : ""}${last}`;
+  }
+  if (known(role.usage) && role.usage >= crit) {
+    const [long, warned] = [above(crit), above(warn)];
+    const more = warned && warned !== long ? ` · above ${roundPercent(warn)} for ${warned}` : "";
+    return `above ${roundPercent(crit)} for ${long ?? span(0)}${more}${age}`;
+  }
+  if (known(role.usage) && role.usage >= warn) return `above ${roundPercent(warn)} for ${above(warn) ?? span(0)}${age}`;
+  const long = lasting(series.since(usage, (v) => known(v) && v < warn));
+  return `below ${roundPercent(warn)}${long ? ` for ${long}` : ""}${age}`;
+}
+
+/** One pool is the role itself; of several the fullest comes first. */
+const fullestOf = (role, pools) => (role.pools > 1 ? pools[0] : undefined);
+
+/** What the role as a whole does not show. */
+function exception(role, pools, warn) {
+  if (!known(role.usage)) return "";
+  if (role.missing) return `Without ${count(role.missing.count)} of its parts (${whyPart(role.missing.reason)}): the values are of the rest.`;
+  const fullest = fullestOf(role, pools);
+  return fullest && role.usage < warn && fullest.usage >= warn
+    ? `One pool is far fuller than the others: ${poolName(fullest)}, ${percent(fullest.usage)}.`
+    : "";
+}
+
+function factsOf(role, key, pools, warn, series) {
+  const fullest = fullestOf(role, pools);
+  const facts = [
+    ["fullest pool", percent(role.max), fullest ? poolName(fullest) : "", role.max >= warn && !(role.usage >= warn)],
+    ["fill with cache", percent(role.fill), ""],
+    ["running", count(role.running), ""],
+    ["queued", count(role.queued), "", role.queued > 0],
+  ];
+  // Some are always on their way from prefill to decode; who waits for room in a pool is another matter.
+  for (const [queue, n] of Object.entries(role.queues ?? {})) facts.push([queueName(queue), count(n), "", queue === "prealloc" && n > 0]);
+  if (known(role.preempted)) {
+    const rise = series.rise(`${key}/preempted`, 300);
+    facts.push(["retracted", count(role.preempted), rise > 0 ? `+${count(rise)} in 5 min` : "", rise > 0]);
+  }
+  if (known(role.host)) facts.push(["host memory", percent(role.host), ""]);
+  if (known(role.hit_rate)) facts.push(["cache hits", percent(role.hit_rate), ""]);
+  return facts;
+}
+
+const poolName = (pool) => pool.pool || pool.source || "";
+
+/** Names with their values. */
+class Facts {
+  #rows = new Map();
+
+  constructor() {
+    this.element = make("dl", { class: "facts" });
+  }
+
+  show(facts) {
+    const names = new Set(facts.map(([name]) => name));
+    for (const [name, row] of this.#rows) {
+      if (names.has(name)) continue;
+      row.element.remove();
+      this.#rows.delete(name);
+    }
+    for (const [name, value, more, notable = false] of facts) {
+      let row = this.#rows.get(name);
+      if (!row) {
+        row = { value: make("b"), more: make("small") };
+        row.element = make("div", {}, make("dt", { text: name }), make("dd", {}, row.value, row.more));
+        this.#rows.set(name, row);
+        this.element.append(row.element);
+      }
+      say(row.value, value);
+      say(row.more, more);
+      row.element.classList.toggle("notable", notable);
+      row.element.classList.toggle("none", value === NOT_KNOWN);
+    }
+  }
+}
+
+class TrafficCard {
+  constructor() {
+    const id = `card-${(cards += 1)}`;
+    this.window = make("p", { class: "window" });
+    this.big = make("p", { class: "big" });
+    this.tokens = make("p", { class: "tokens" });
+    this.facts = new Facts();
+    this.times = new Sheet(make("table", { class: "quantiles" }, make("caption", { class: "aloud", text: "How long requests took" })), [
+      { head: "", row: true }, { head: "p50", number: true }, { head: "p90", number: true }, { head: "p99", number: true },
+    ]);
+    this.element = make("article", { class: "card traffic", "aria-labelledby": id },
+      make("header", {}, make("h3", { id, text: "traffic" }), this.window),
+      make("div", { class: "headline" }, this.big, this.tokens),
+      this.times.table, this.facts.element);
+  }
+
+  show(traffic) {
+    say(this.window, known(traffic.window_s) ? `last ${span(traffic.window_s)}` : "");
+    say(this.big, known(traffic.requests_per_s) ? `${rate(traffic.requests_per_s)} / s` : "unknown");
+    say(this.tokens, known(traffic.requests_per_s) ? "requests that ended" : "not measured yet");
+    const row = (name, q) => [name, millis(q?.p50), millis(q?.p90), millis(q?.p99)];
+    this.times.show([
+      row("to the first token", traffic.ttft_ms),
+      row("per token after it", traffic.tpot_ms),
+      row("whole request", traffic.duration_ms),
+    ]);
+    this.facts.show([
+      ["in flight", count(traffic.in_flight), ""],
+      ["failed / s", rate(traffic.failed_per_s), "", traffic.failed_per_s > 0],
+      ["tokens in / s", rate(traffic.input_tokens_per_s), ""],
+      ["tokens out / s", rate(traffic.output_tokens_per_s), ""],
+    ]);
+  }
+}
+
+// === Tables ===
+
+/** A table whose rows are renewed in place; an optional column without a value is hidden. A cell is a text, or `{ text, title, class, sign, time, share }`. */
+export class Sheet {
+  #body = make("tbody");
+  #columns;
+  #empty;
+
+  constructor(table, columns, empty = "") {
+    this.table = table;
+    this.#columns = columns;
+    this.#empty = empty;
+    const head = make("tr");
+    for (const column of columns) {
+      head.append(column.head === "" ? make("td") : make("th", { text: column.head, scope: "col", class: classes(column) }));
+    }
+    table.append(make("thead", {}, head), this.#body);
+  }
+
+  show(rows) {
+    const body = this.#body;
+    if (rows.length === 0 && this.#empty) {
+      if (!body.querySelector(".empty")) {
+        body.replaceChildren(make("tr", {}, make("td", { class: "empty", colspan: String(this.#columns.length), text: this.#empty })));
+      }
+      return;
+    }
+    if (body.querySelector(".empty")) body.replaceChildren();
+    while (body.rows.length > rows.length) body.deleteRow(-1);
+    const hidden = this.#columns.map(({ optional }, j) => Boolean(optional) && rows.every((cells) => cells[j] === NOT_KNOWN));
+    hidden.forEach((hide, j) => { this.table.tHead.rows[0].cells[j].hidden = hide; });
+    rows.forEach((cells, i) => {
+      const row = body.rows[i] ?? this.#newRow();
+      cells.forEach((cell, j) => {
+        row.cells[j].hidden = hidden[j];
+        fillCell(row.cells[j], typeof cell === "object" ? cell : { text: cell }, this.#columns[j]);
+      });
+    });
+  }
+
+  #newRow() {
+    const row = make("tr");
+    for (const column of this.#columns) row.append(column.row ? make("th", { scope: "row" }) : make("td"));
+    this.#body.append(row);
+    return row;
+  }
+}
+
+const classes = (column, more = "") => [column.number && "number", column.extra && "extra", column.long && "long", more].filter(Boolean).join(" ");
+
+function fillCell(cell, { text, title, class: more, sign, time: at, share }, column) {
+  const wanted = classes(column, more);
+  if (cell.className !== wanted) cell.className = wanted;
+  if (title) set(cell, "title", title);
+  else cell.removeAttribute("title");
+  if (share !== undefined) {
+    let bar = cell.querySelector(".mini");
+    if (!bar) {
+      bar = make("span", { class: "mini", "aria-hidden": "true" }, make("span"));
+      cell.replaceChildren(bar, make("span", { class: "said" }));
+    }
+    bar.firstChild.style.width = `${100 * Math.min(1, known(share) ? share : 0)}%`;
+    say(cell.lastChild, text);
+  } else if (sign) {
+    if (!cell.querySelector(".sign")) cell.replaceChildren(make("span", { class: "sign", "aria-hidden": "true" }), " ", make("span", { class: "said" }));
+    say(cell.firstChild, sign);
+    say(cell.lastChild, text);
+  } else if (at) {
+    if (!cell.querySelector("time")) cell.replaceChildren(make("time"));
+    set(cell.firstChild, "datetime", at);
+    say(cell.firstChild, text);
+  } else {
+    say(cell, text);
+  }
+}
+
+const when = (at) => ({ text: time(at), time: new Date(at).toJSON() ?? "", title: String(at) });
+
+export class Tables {
+  constructor(find) {
+    this.pools = new Sheet(find("pools"), [
+      { head: "role", row: true }, { head: "pool" }, { head: "source", extra: true }, { head: "usage" }, { head: "level" },
+      { head: "used", number: true }, { head: "capacity", number: true }, { head: "model", extra: true, optional: true },
+    ], "No pool has been read yet.");
+    this.note = find("pools-note");
+    this.sources = new Sheet(find("sources"), [
+      { head: "source", row: true }, { head: "role" }, { head: "engine", extra: true }, { head: "state" }, { head: "last read", number: true },
+      { head: "what is wrong, and what to do", long: true },
+    ], "No source is set: kvgauge has nobody to ask.");
+    this.errors = new Sheet(find("errors"), [{ head: "time" }, { head: "who", row: true }, { head: "what", long: true }], "Nothing has gone wrong.");
+    this.marks = new Sheet(find("marks"), [{ head: "time" }, { head: "what", long: true }], "None in this hour.");
+    this.requests = new Sheet(find("requests"), [
+      { head: "time" }, { head: "request", row: true }, { head: "outcome" }, { head: "first token", number: true }, { head: "whole", number: true },
+      { head: "tokens in → out", number: true }, { head: "KV start → end", number: true }, { head: "model", extra: true, optional: true }, { head: "id", extra: true },
+    ], "No request has ended yet.");
+  }
+
+  show(moment, series) {
+    const { warn, crit } = moment;
+    this.pools.show((moment.pools ?? []).map((pool) => {
+      const now = level(pool, warn, crit);
+      return [
+        pool.role ?? NOT_KNOWN,
+        pool.pool ?? "the only one",
+        pool.source ?? NOT_KNOWN,
+        { text: known(pool.usage) ? percent(pool.usage) : "unknown", share: pool.usage ?? null, class: now },
+        { text: LEVELS[now].word, sign: LEVELS[now].sign, class: `level-${now}` },
+        count(pool.used),
+        count(pool.capacity),
+        pool.model ?? NOT_KNOWN,
+      ];
+    }));
+    say(this.note, moment.pools_left_out > 0 ? `${count(moment.pools_left_out)} more, less full, are not shown here; /sources has all.` : "");
+    this.sources.show((moment.sources ?? []).map(sourceRow));
+    this.errors.show((moment.errors ?? []).map((error) => [when(error.timestamp), error.who ?? NOT_KNOWN, error.message ?? NOT_KNOWN]));
+    this.marks.show([...series.marks].reverse().map((mark) => [when(1000 * mark.time), mark.text ?? ""]));
+    this.requests.show((moment.requests ?? []).map(requestRow));
+  }
+}
+
+function sourceRow(source) {
+  const states = {
+    up: { text: "answers", sign: LEVELS.ok.sign, class: "level-ok" },
+    down: { text: "down", sign: LEVELS.critical.sign, class: "level-critical" },
+    not_read: { text: "not read yet", sign: LEVELS.unknown.sign, class: "level-unknown" },
+  };
+  const wrong = source.message ?? (source.unknown ? why(source.unknown, source.name) : null);
+  return [
+    { text: source.name ?? NOT_KNOWN, title: source.url ?? "" },
+    source.role ?? "router",
+    source.engine ?? NOT_KNOWN,
+    states[source.state] ?? { text: String(source.state), sign: "?", class: "level-unknown" },
+    known(source.age_ms) ? `${millis(source.age_ms)} ago` : "never",
+    wrong === null ? { text: "nothing", class: "dim" } : wrong,
+  ];
+}
+
+function requestRow(request) {
+  const good = request.outcome === "complete" && !(request.status >= 400);
+  const share = (value) => (known(value) ? roundPercent(value) : "unknown");
+  const status = known(request.status) ? String(request.status) : "no answer";
+  return [
+    when(request.timestamp),
+    { text: `${request.method ?? ""} ${request.path ?? ""}`.trim(), title: request.id ?? "" },
+    good ? { text: status, sign: LEVELS.ok.sign, class: "level-ok" } : { text: `${status} ${request.outcome ?? ""}`.trim(), sign: LEVELS.warning.sign, class: "level-warning" },
+    millis(request.ttft_ms),
+    millis(request.duration_ms),
+    `${count(request.input_tokens)} → ${count(request.output_tokens)}`,
+    `${share(request.kv_start_usage)} → ${share(request.kv_end_usage)}`,
+    request.model ?? NOT_KNOWN,
+    request.id ?? NOT_KNOWN,
+  ];
+}

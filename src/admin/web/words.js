@@ -1,0 +1,117 @@
+// Numbers, times and reasons in words. Pure: nothing here knows the page.
+
+/** What stands where a value is not known. Never 0. */
+export const NOT_KNOWN = "–";
+
+const whole = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
+const tenth = new Intl.NumberFormat("en-US", { minimumFractionDigits: 1, maximumFractionDigits: 1 });
+const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+const minutes = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
+
+export const known = (value) => typeof value === "number" && Number.isFinite(value);
+
+/** `12,034` */
+export const count = (n) => (known(n) ? whole.format(n) : NOT_KNOWN);
+
+/** `2.58 M`: for axes. */
+export function short(n) {
+  if (!known(n)) return NOT_KNOWN;
+  const size = Math.abs(n);
+  if (size >= 1e6) return `${trim(n / 1e6)} M`;
+  if (size >= 1e3) return `${trim(n / 1e3)} k`;
+  return trim(n);
+}
+
+const trim = (n) => String(Number(n.toPrecision(3)));
+
+/** `87.3 %` */
+export const percent = (share) => (known(share) ? `${tenth.format(share * 100)} %` : NOT_KNOWN);
+
+/** `87 %` */
+export const roundPercent = (share) => (known(share) ? `${Math.round(share * 100)} %` : NOT_KNOWN);
+
+/** `3.2`, `1,200` */
+export function rate(n) {
+  if (!known(n)) return NOT_KNOWN;
+  return Math.abs(n) >= 100 ? whole.format(n) : tenth.format(n);
+}
+
+/** Milliseconds: `80 ms`, `1.2 s`, `3 min 20 s` */
+export function millis(ms) {
+  if (!known(ms)) return NOT_KNOWN;
+  if (ms < 10) return `${tenth.format(ms)} ms`;
+  if (ms < 1000) return `${Math.round(ms)} ms`;
+  if (ms < 100_000) return `${tenth.format(ms / 1000)} s`;
+  return span(ms / 1000);
+}
+
+/** Seconds: `12 s`, `3 min 20 s`, `2 h 5 min` */
+export function span(seconds) {
+  if (!known(seconds)) return NOT_KNOWN;
+  const s = Math.max(0, Math.round(seconds));
+  if (s < 60) return `${s} s`;
+  const [h, m] = [Math.floor(s / 3600), Math.floor((s % 3600) / 60)];
+  if (h >= 24) return `${Math.floor(h / 24)} d ${h % 24} h`;
+  if (h > 0) return m > 0 ? `${h} h ${m} min` : `${h} h`;
+  return s % 60 > 0 ? `${m} min ${s % 60} s` : `${m} min`;
+}
+
+/** `14:03:22`, of this browser's time zone. */
+export function time(at) {
+  const date = new Date(at);
+  return Number.isNaN(date.getTime()) ? NOT_KNOWN : clock.format(date);
+}
+
+/** `14:03` */
+export const shortTime = (at) => minutes.format(new Date(at));
+
+/** Why a role's usage is unknown. */
+export function why(reason, who) {
+  switch (reason) {
+    case "unreachable": return `${who} can't be reached`;
+    case "stale": return `the last reading of ${who} is too old to be believed`;
+    case "absent": return `${who} shows no KV gauges yet; they come with the first requests`;
+    case "invalid": return `${who} shows a value that can't be one`;
+    case "not_read": return `${who} has not been read yet`;
+    case "stalled": return "kvgauge has not renewed its values in time";
+    default: return reason ? String(reason) : "no reason is given";
+  }
+}
+
+/** Why a part of a role is missing, in few words. */
+export function whyPart(reason) {
+  switch (reason) {
+    case "unreachable": return "can't be reached";
+    case "stale": return "its last reading is too old";
+    case "absent": return "no KV gauges";
+    case "invalid": return "a value that can't be one";
+    case "not_read": return "not read yet";
+    default: return String(reason ?? "no reason is given");
+  }
+}
+
+/** What a level is called, and its sign: colour is never the only one. */
+export const LEVELS = {
+  ok: { word: "ok", sign: "●" },
+  warning: { word: "warning", sign: "▲" },
+  critical: { word: "critical", sign: "◆" },
+  unknown: { word: "unknown", sign: "?" },
+};
+
+/** As `kvgauge status` says it. */
+export function level(role, warn, crit) {
+  if (!known(role.usage)) return "unknown";
+  if (role.usage >= crit) return "critical";
+  if (role.usage >= warn || role.missing) return "warning";
+  return "ok";
+}
+
+const QUEUES = {
+  bootstrap: "bootstrap queue",
+  inflight: "inflight queue",
+  prealloc: "prealloc queue",
+  transfer: "transfer queue",
+};
+
+/** A queue of prefill/decode disaggregation. */
+export const queueName = (queue) => QUEUES[queue] ?? queue;

@@ -1,0 +1,77 @@
+// What the page keeps of the past: gaps stay gaps, and a role without its model is still the same. No browser. BINARY SHOTS
+
+import assert from "node:assert/strict";
+import { cpSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+// Node takes a file as a module where a package.json says so.
+const folder = mkdtempSync(join(tmpdir(), "kvgauge-web-"));
+cpSync(fileURLToPath(new URL("../../src/admin/web", import.meta.url)), folder, { recursive: true });
+writeFileSync(join(folder, "package.json"), '{"type":"module"}');
+const { Series, spans } = await import(join(folder, "series.js"));
+const { events } = await import(join(folder, "feed.js"));
+rmSync(folder, { recursive: true });
+
+const decode = (usage, model = "m") => ({ role: "decode", model, usage, unknown: usage === null ? "unreachable" : null });
+
+// While a role is unknown, nobody names its model.
+let series = new Series();
+series.restore({
+  step_s: 2, times: [10, 12, 14, 16], marks: [],
+  roles: [
+    { role: "decode", model: null, usage: [null, null, null, null], unknown: ["absent", null, null, "unreachable"] },
+    { role: "decode", model: "m", usage: [null, 0.5, 0.6, null], unknown: [null, null, null, null] },
+  ],
+});
+series.append({ roles: [decode(null, null)] }, 18);
+series.append({ roles: [decode(0.4)] }, 20);
+assert.deepEqual(series.times, [10, 12, 14, 16, 18, 20]);
+assert.deepEqual(series.column("decode/usage"), [null, 0.5, 0.6, null, null, 0.4]);
+assert.deepEqual(series.column("decode/unknown"), ["absent", null, null, "unreachable", "unreachable", null]);
+assert.deepEqual(series.since("decode/usage", (v) => v !== null), { seconds: 0, atLeast: false });
+// Within a step the newest counts.
+series.append({ roles: [decode(0.41)] }, 21);
+assert.deepEqual(series.column("decode/usage").at(-1), 0.41);
+
+// A pause of the stream, and one between two processes, are gaps.
+series.append({ roles: [decode(0.45)] }, 40);
+series.restore({ step_s: 2, times: [50, 52], marks: [], roles: [{ role: "decode", model: "m", usage: [0.1, 0.2], unknown: [null, null] }] });
+assert.deepEqual(series.times.slice(-6), [20, 22, 40, 42, 50, 52]);
+assert.deepEqual(series.column("decode/usage").slice(-6), [0.41, null, 0.45, null, 0.1, 0.2]);
+
+// A second model: what was is the first one's.
+series.append({ roles: [decode(0.3), decode(0.1, "n")] }, 54);
+assert.equal(series.keyOf(decode(0, "n")), "decode|n");
+assert.deepEqual(series.column("decode|m/usage").slice(-3), [0.1, 0.2, 0.3]);
+assert.deepEqual(series.column("decode|n/usage").slice(-3), [null, null, 0.1]);
+
+// A clock that is set back, and an hour that is over.
+series.append({ roles: [decode(0.2)] }, 5);
+assert.equal(series.times.at(-1), 54);
+for (let at = 56; at < 56 + 2 * 2000; at += 2) series.append({ roles: [decode(0.2)] }, at);
+assert.equal(series.times.length, 1800);
+for (const column of series.columns.values()) assert.equal(column.length, 1800);
+assert(!series.columns.has("decode|n/usage"));
+
+// However many come, there is a bound.
+series = new Series();
+for (let n = 0; n < 300; n += 1) series.append({ roles: Array.from({ length: 9 }, (_, i) => decode(0.5, `m${9 * n + i}`)) }, 2 * n);
+assert(series.columns.size <= 400, String(series.columns.size));
+for (let n = 0; n < 300; n += 1) series.mark(n, "x");
+assert.equal(series.marks.length, 100);
+
+// Runs of the same reason.
+assert.deepEqual(spans([1, 2, 3, 4, 5], [null, "a", "a", "b", null]), [[2, 3, "a"], [4, 4, "b"]]);
+
+// An event stream in pieces, however it is cut.
+const text = ": hello\r\n\r\nevent: moment\r\nid: 1\r\ndata: {\"a\":\r\ndata: 1}\r\n\r\nevent: moment\ndata:2\n\ndata: other\n\n";
+for (let cut = 1; cut < text.length; cut += 1) {
+  const taken = [];
+  const parse = events((name, data) => taken.push([name, data]));
+  parse(text.slice(0, cut));
+  parse(text.slice(cut));
+  assert.deepEqual(taken, [["moment", '{"a":\n1}'], ["moment", "2"], ["message", "other"]], `cut at ${cut}`);
+}
+console.log("ok");
