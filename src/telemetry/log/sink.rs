@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn the_last_lines_can_be_looked_at_though_nobody_takes_them() {
-        let (let_go, stuck) = std::sync::mpsc::channel();
+        let (let_go, stuck) = std::sync::mpsc::sync_channel(1);
         let log = Log::start(Stuck(stuck), 64 << 10, Counter::noop()).unwrap();
         let (sink, recent) = (log.sink(), log.recent());
         for n in 0..1000 {
