@@ -744,7 +744,6 @@ def variable(name, label, query, description, all_value=".*"):
     made = {
         "current": {"selected": True, "text": ["All"], "value": ["$__all"]},
         "datasource": DATASOURCE,
-        "definition": query,
         "description": description,
         "hide": 0,
         "includeAll": True,
@@ -805,19 +804,7 @@ def dashboard():
         ),
     ]
     return {
-        "annotations": {
-            "list": [
-                {
-                    "builtIn": 1,
-                    "datasource": {"type": "grafana", "uid": "-- Grafana --"},
-                    "enable": True,
-                    "hide": True,
-                    "iconColor": "rgba(0, 211, 255, 1)",
-                    "name": "Annotations & Alerts",
-                    "type": "dashboard",
-                },
-            ]
-        },
+        "annotations": {"list": []},
         "description": "How full the KV caches behind kvgauge are, what waits, how long it takes, and how kvgauge itself does. What is unknown is a gap, or the word: never 0.",
         "editable": True,
         "fiscalYearStartMonth": 0,
