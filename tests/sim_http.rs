@@ -7,7 +7,9 @@ use http::{HeaderMap, Request, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper_util::rt::TokioIo;
 use kvgauge::kv::Role;
-use kvgauge::sim::{Deployment, DeploymentConfig, EngineConfig, Load, Servers, Worker};
+use kvgauge::sim::{
+    Condition, Deployment, DeploymentConfig, EngineConfig, Load, Rate, Servers, Traffic, Worker,
+};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -420,11 +422,15 @@ async fn a_deployment_runs_on_a_thread_of_its_own_and_ends_with_its_handle() {
         .await
         .unwrap();
     let load = Load {
-        fewest: 2,
-        most: 2,
-        prompt: (1_000, 2_000),
-        output: (2, 4),
-        ..Load::new(MODEL)
+        model: MODEL.to_owned(),
+        traffic: vec![Traffic {
+            rate: Rate::steady(20.0),
+            prompt: (1_000, 2_000),
+            output: (2, 4),
+            dp_rank: None,
+            most: 2,
+        }],
+        seed: 1,
     };
     let stats = deployment.load(deployment.router, load);
     let some = async {
@@ -443,6 +449,91 @@ async fn a_deployment_runs_on_a_thread_of_its_own_and_ends_with_its_handle() {
         .await
         .unwrap();
     assert!(tokio::net::TcpStream::connect(decode).await.is_err());
+}
+
+#[tokio::test]
+async fn without_metrics_a_worker_answers_404_and_serves() {
+    let config = EngineConfig {
+        metrics: false,
+        ..EngineConfig::new(Role::Unified, MODEL)
+    };
+    let worker = Worker::start(free(), config).await.unwrap();
+    for path in ["/metrics", "/metrics/"] {
+        let answer = get(worker.addr, path).await;
+        assert_eq!((answer.status, &*answer.body), (404, r#"{"detail":"Not Found"}"#));
+    }
+    let answer = post(worker.addr, "/v1/chat/completions", chat("hi", false)).await;
+    assert_eq!(answer.status, 200);
+    assert_eq!(get(worker.addr, "/server_info").await.json()["enable_metrics"], false);
+}
+
+/// As a killed process: its streams break off, its port refuses, and the next one at that port knows
+/// nothing of what was before.
+#[tokio::test]
+async fn a_worker_that_goes_down_is_refused_and_comes_back_fresh() {
+    let servers = servers().await;
+    let (router, decode) = (servers.router.addr, servers.decode.addr);
+    let long = tokio::spawn(post(
+        router,
+        "/v1/chat/completions",
+        chat("sim:prompt=5000 sim:output=9000", true),
+    ));
+    let gauges = || async move { used(&get(decode, "/metrics").await.body).is_some() };
+    eventually(gauges).await;
+    servers.decode.runner.set(Condition::Down);
+    let broken = long.await.unwrap();
+    assert_eq!((broken.status, broken.whole), (200, false));
+    let refused = || async move { tokio::net::TcpStream::connect(decode).await.is_err() };
+    eventually(refused).await;
+    let ask = || post(router, "/v1/chat/completions", chat("hi", false));
+    assert_eq!(ask().await.status, 502);
+
+    servers.decode.runner.set(Condition::Starting);
+    let back = || async move { tokio::net::TcpStream::connect(decode).await.is_ok() };
+    eventually(back).await;
+    assert_eq!(used(&get(decode, "/metrics").await.body), None);
+    assert_eq!(ask().await.status, 503);
+    servers.decode.runner.set(Condition::Serving);
+    assert_eq!(ask().await.status, 200);
+}
+
+async fn eventually<F: Future<Output = bool>>(look: impl Fn() -> F) {
+    let looked = async {
+        while !look().await {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), looked)
+        .await
+        .expect("what should happen does not");
+}
+
+/// A request that names a data-parallel rank goes there, through the router too.
+#[tokio::test]
+async fn ranks_have_pools_of_their_own() {
+    let mut config = DeploymentConfig::new(MODEL, 1);
+    config.decode_engine.dp_ranks = 4;
+    let servers = Servers::start(config).await.unwrap();
+    let mut body: Value =
+        serde_json::from_str(&chat("sim:prompt=50000 sim:output=9000", true)).unwrap();
+    body["data_parallel_rank"] = json!(2);
+    let call = tokio::spawn(post(
+        servers.router.addr,
+        "/v1/chat/completions",
+        body.to_string(),
+    ));
+    let runner = servers.decode.runner.clone();
+    eventually(|| {
+        let held = runner.loads_of_ranks()[2].num_used_tokens;
+        async move { held >= 50_000 }
+    })
+    .await;
+    let loads = get(servers.decode.addr, "/v1/loads").await.json();
+    let used = |rank: usize| loads["loads"][rank]["num_used_tokens"].as_u64().unwrap();
+    assert!(used(2) >= 50_000);
+    assert_eq!((used(0), used(1), used(3)), (0, 0, 0));
+    assert_eq!(loads["loads"][3]["dp_rank"], 3);
+    call.abort();
 }
 
 #[tokio::test]

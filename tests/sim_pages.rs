@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // helpers of tests
 
 use kvgauge::kv::Role;
-use kvgauge::sim::{Engine, EngineConfig, Prefix, Request};
+use kvgauge::sim::{DataParallel, Engine, EngineConfig, Prefix, Request};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -84,6 +84,21 @@ fn fresh(role: Role) -> String {
     engine.render()
 }
 
+/// One of many requests: streamed or whole by `kind`, with one of two prefixes.
+fn asked(room: u64, kind: u64) -> Request {
+    Request {
+        prompt: 9_000,
+        output: 60,
+        prefix: Some(Prefix {
+            key: kind % 2,
+            tokens: 4_096,
+        }),
+        stream: kind % 3 > 0,
+        room: Some(room),
+        dp_rank: None,
+    }
+}
+
 /// Everything that can be seen has happened: streamed and whole, prefix hits, evictions.
 fn busy(role: Role) -> String {
     let mut engine = Engine::new(EngineConfig {
@@ -96,18 +111,8 @@ fn busy(role: Role) -> String {
     visited(&mut engine);
     for i in 0..40u64 {
         let now = Duration::from_millis(i * 500);
-        let request = Request {
-            prompt: 9_000,
-            output: 60,
-            prefix: Some(Prefix {
-                key: i % 2,
-                tokens: 4_096,
-            }),
-            stream: i % 3 > 0,
-            room: Some(i),
-        };
         engine.http_started("POST", "/v1/chat/completions");
-        engine.submit(now, request).unwrap();
+        engine.submit(now, asked(i, i)).unwrap();
         engine.http_ended("POST", "/v1/chat/completions", Some(200));
     }
     engine.advance(Duration::from_secs(120));
@@ -141,6 +146,78 @@ fn a_busy_prefill_page_is_the_real_one() {
         ("sglang:request_time_per_output_token_seconds", why),
     ];
     assert_same(&busy(Role::Prefill), &real, &left_out);
+}
+
+/// Data-parallel ranks of DP attention: their labels, and one server's counts of all of them.
+#[test]
+fn a_page_of_data_parallel_ranks_is_the_real_one() {
+    let mut engine = DataParallel::new(EngineConfig {
+        capacity: 64_000,
+        dp_ranks: 4,
+        alone: true,
+        prefix_cache: true,
+        ..EngineConfig::new(Role::Decode, "m")
+    });
+    for path in ["/health", "/metrics", "/v1/models", "/server_info"] {
+        engine.http_started("GET", path);
+        engine.http_ended("GET", path, Some(200));
+    }
+    for i in 0..160u64 {
+        let now = Duration::from_millis(i * 125);
+        engine.http_started("POST", "/v1/chat/completions");
+        engine.submit(now, asked(i, i / 4)).unwrap();
+        engine.http_ended("POST", "/v1/chat/completions", Some(200));
+    }
+    engine.advance(Duration::from_secs(120));
+    let page = engine.render();
+    assert_same(&page, &real("sglang-0.5.23-decode-dpattn4-busy.prom"), &[]);
+    let values = |name: &str| {
+        let of = |line: &&str| line.starts_with(&format!("sglang:{name}{{"));
+        let mut lines: Vec<&str> = page.lines().filter(of).collect();
+        lines.sort_unstable();
+        lines
+    };
+    let capacities = values("max_total_num_tokens");
+    assert_eq!(capacities.len(), 4);
+    for (rank, line) in capacities.iter().enumerate() {
+        assert_eq!(
+            *line,
+            format!(
+                "sglang:max_total_num_tokens{{dp_rank=\"{rank}\",engine_type=\"decode\",model_name=\"m\",\
+                 moe_ep_rank=\"{rank}\",pp_rank=\"0\",tp_rank=\"{rank}\"}} 64000.0"
+            )
+        );
+    }
+    let all: f64 = values("num_requests_total")
+        .iter()
+        .map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap())
+        .sum();
+    assert_eq!(all, 160.0);
+}
+
+/// A decode engine whose requests outgrow what was set aside for them.
+#[test]
+fn a_page_with_retractions_is_the_real_one() {
+    let mut engine = Engine::new(EngineConfig {
+        capacity: 64_000,
+        alone: true,
+        prefix_cache: true,
+        reserved_output: Some(64),
+        ..EngineConfig::new(Role::Decode, "m")
+    });
+    visited(&mut engine);
+    for i in 0..40u64 {
+        let request = Request {
+            output: 2_000,
+            ..asked(i, i)
+        };
+        engine.http_started("POST", "/v1/chat/completions");
+        engine.submit(Duration::from_millis(i), request).unwrap();
+        engine.http_ended("POST", "/v1/chat/completions", Some(200));
+    }
+    engine.advance(Duration::from_secs(900));
+    let page = engine.render();
+    assert_same(&page, &real("sglang-0.5.23-decode-tp4-hot.prom"), &[]);
 }
 
 #[test]

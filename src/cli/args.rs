@@ -60,8 +60,8 @@ pub enum Command {
     /// Try it out: a simulated deployment, kvgauge in front of it, and load
     #[command(
         long_about = "Runs a simulated SGLang deployment (router, prefill and decode server), \
-                      kvgauge in front of it, and a gentle load, and prints where to look. It \
-                      needs no GPU, no model and no file."
+                      kvgauge in front of it, and load, and prints what will be seen and where \
+                      to look. It needs no GPU, no model and no file."
     )]
     Demo(DemoArgs),
     /// Say how full the KV cache is
@@ -316,6 +316,22 @@ mod tests {
     }
 
     #[test]
+    fn the_help_of_the_demo_has_a_line_for_each_scenario() {
+        let help = typed("kvgauge demo --help").unwrap_err().text;
+        for scenario in crate::sim::Scenario::ALL {
+            let told = help.lines().any(|line| {
+                line.contains(scenario.name()) && line.contains(&scenario.summary()[..40])
+            });
+            assert!(told, "{} in\n{help}", scenario.name());
+        }
+        assert!(help.contains("[default: calm]"), "{help}");
+        let Ok(Command::Demo(demo)) = typed("kvgauge demo --scenario hot-rank --seed 7") else {
+            panic!("demo takes a scenario");
+        };
+        assert_eq!(demo.scenario.name(), "hot-rank");
+    }
+
+    #[test]
     fn wrong_usage_ends_with_64_and_says_what_was_meant() {
         for (line, said) in [
             ("kvgauge", "Usage: kvgauge <COMMAND>"),
@@ -334,6 +350,14 @@ mod tests {
             ),
             ("kvgauge serve extra", "unexpected argument 'extra'"),
             ("kvgauge check", "<FILE>"),
+            (
+                "kvgauge demo --scenario bogus",
+                "\n  decode-restart  each minute the decode server is gone",
+            ),
+            (
+                "kvgauge demo --scenario bogus",
+                "there is no scenario 'bogus' for '--scenario <NAME>'; there are:\n  calm ",
+            ),
         ] {
             let stop = typed(line).unwrap_err();
             assert_eq!(stop.code, 64, "{line}");

@@ -1,12 +1,13 @@
-//! `kvgauge demo`: a simulated deployment, kvgauge in front of it, gentle load, and a line that shows
-//! how full the pools are.
+//! `kvgauge demo`: a simulated deployment that goes through a scenario, kvgauge in front of it, load,
+//! and a line that shows how full the pools are.
 
 use super::role_line::number;
+use super::scenario::ScenarioParser;
 use super::serve::Server;
 use crate::config::{Admin, Settings, Source, Target};
 use crate::kv::{Role, RoleState, Unknown};
 use crate::net;
-use crate::sim::{Deployment, DeploymentConfig, Load, LoadStats};
+use crate::sim::{Deployment, LoadStats, Scenario};
 use anyhow::Context as _;
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
@@ -29,14 +30,17 @@ pub const MODEL: &str = "demo/llama-70b";
 /// Arguments of `kvgauge demo`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
 pub struct DemoArgs {
+    /// What happens to the deployment
+    #[arg(long, value_name = "NAME", value_parser = ScenarioParser, default_value = Scenario::default().name())]
+    pub scenario: Scenario,
     /// Where clients connect [default: 127.0.0.1:30080, or a free port where that is taken]
     #[arg(long, value_name = "ADDR")]
     pub listen: Option<SocketAddr>,
     /// Where operators connect [default: 127.0.0.1:30090, or a free port where that is taken]
     #[arg(long, value_name = "ADDR")]
     pub admin: Option<SocketAddr>,
-    /// The same seed gives the same requests.
-    #[arg(long, default_value_t = 1)]
+    /// The same seed gives the same requests at the same times
+    #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
 }
 
@@ -54,20 +58,16 @@ pub fn run(args: &DemoArgs) -> ExitCode {
 }
 
 fn demo(args: &DemoArgs) -> anyhow::Result<()> {
-    let deployment = Deployment::start(deployment(MODEL, args.seed))
+    let deployment = Deployment::start(args.scenario.deployment(MODEL, args.seed))
         .context("The simulated deployment can't be started")?;
     let server = Server::start(settings(args, &deployment), io::sink())?;
-    let load = Load {
-        seed: args.seed,
-        ..Load::new(MODEL)
-    };
-    let stats = deployment.load(server.listen, load);
+    let stats = deployment.load(server.listen, args.scenario.load(MODEL, args.seed));
     let runtime = Builder::new_current_thread()
         .enable_all()
         .build()
         .context("There is no runtime for the demo")?;
     let mut out = io::stdout();
-    let drawn = write!(out, "{}", where_to_look(&server, &deployment)).and_then(|()| out.flush());
+    let drawn = write!(out, "{}", where_to_look(args.scenario, &server, &deployment)).and_then(|()| out.flush());
     if drawn.is_ok() {
         runtime.block_on(async {
             tokio::select! {
@@ -121,17 +121,6 @@ fn free(addr: SocketAddr) -> SocketAddr {
     }
 }
 
-/// The demo's deployment: quick enough that every scrape finds something new.
-pub(super) fn deployment(model: &str, seed: u64) -> DeploymentConfig {
-    let mut config = DeploymentConfig::new(model, seed);
-    for engine in [&mut config.prefill_engine, &mut config.decode_engine] {
-        // Forty steps between two reports: 0.8 s, less than the scrape interval.
-        engine.decode_step = Duration::from_millis(20);
-        engine.stream_interval = 4;
-    }
-    config
-}
-
 /// Waits for an interrupt or a termination signal.
 pub(super) async fn told_to_end() -> anyhow::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
@@ -144,7 +133,8 @@ pub(super) async fn told_to_end() -> anyhow::Result<()> {
     Ok(())
 }
 
-fn where_to_look(server: &Server, deployment: &Deployment) -> String {
+fn where_to_look(scenario: Scenario, server: &Server, deployment: &Deployment) -> String {
+    let (name, story) = (scenario.name(), scenario.story().replace('\n', "\n  "));
     let (listen, admin) = (server.listen, server.admin);
     let Deployment {
         router,
@@ -155,6 +145,7 @@ fn where_to_look(server: &Server, deployment: &Deployment) -> String {
     } = deployment;
     format!(
         "A simulated SGLang deployment with kvgauge in front of it, under load. Ctrl-C ends it.\n\
+         \n  Scenario {name} (--scenario NAME for another; --help lists them):\n  {story}\n\
          \n  A chat call; look at X-KV-Usage and X-KV-Pools, and call again a second later:\n    \
          curl -i http://{listen}/v1/chat/completions -H 'content-type: application/json' \
          -d '{{\"model\":\"{MODEL}\",\"messages\":[{{\"role\":\"user\",\"content\":\"Hello\"}}],\"max_tokens\":16}}'\n\

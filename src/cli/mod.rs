@@ -5,6 +5,7 @@ pub mod check;
 pub mod demo;
 pub mod doctor;
 mod role_line;
+mod scenario;
 pub mod serve;
 pub mod sim;
 pub mod status;

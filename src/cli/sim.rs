@@ -2,7 +2,8 @@
 //! and for trying `kvgauge serve` without a GPU.
 
 use crate::kv::Role;
-use crate::sim::{Deployment, DeploymentConfig, EngineConfig, Load, Worker};
+use super::scenario::ScenarioParser;
+use crate::sim::{Deployment, DeploymentConfig, EngineConfig, Scenario, Worker};
 use anyhow::Context as _;
 use std::net::SocketAddr;
 use std::process::ExitCode;
@@ -26,12 +27,15 @@ pub struct SimArgs {
     /// With a whole deployment: take any free ports instead.
     #[arg(long, conflicts_with_all = ["prefill", "decode", "unified"])]
     pub free_ports: bool,
-    /// With a whole deployment: put the demo's load on this address.
+    /// With a whole deployment: what happens to it, as in `kvgauge demo`.
+    #[arg(long, value_name = "NAME", value_parser = ScenarioParser, conflicts_with_all = ["prefill", "decode", "unified"])]
+    pub scenario: Option<Scenario>,
+    /// With a whole deployment: put the scenario's load on this address.
     #[arg(long, value_name = "ADDR", conflicts_with_all = ["prefill", "decode", "unified"])]
     pub load: Option<SocketAddr>,
-    /// Tokens that each pool can hold.
-    #[arg(long, default_value_t = 2_581_504)]
-    pub capacity: u64,
+    /// Tokens that each pool can hold [default: 2581504, or what the scenario has].
+    #[arg(long)]
+    pub capacity: Option<u64>,
     /// The same seed and requests give the same run.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
@@ -70,7 +74,8 @@ fn sim(args: &SimArgs) -> anyhow::Result<()> {
             println!("{name} http://{addr}");
         }
         if let Some(target) = args.load {
-            deployment.load(target, Load::new(&args.model));
+            let scenario = args.scenario.unwrap_or_default();
+            deployment.load(target, scenario.load(&args.model, args.seed));
         }
         return runtime.block_on(super::demo::told_to_end());
     }
@@ -82,12 +87,13 @@ fn sim(args: &SimArgs) -> anyhow::Result<()> {
             (Role::Unified, &args.unified),
         ] {
             for addr in addresses {
+                let config = EngineConfig::new(role, &args.model);
                 let config = EngineConfig {
-                    capacity: args.capacity,
+                    capacity: args.capacity.unwrap_or(config.capacity),
                     seed: args.seed.wrapping_add(workers.len() as u64),
                     // Nobody to hand over to or from: make the transfers up.
                     alone: args.prefill.is_empty() || args.decode.is_empty(),
-                    ..EngineConfig::new(role, &args.model)
+                    ..config
                 };
                 workers.push(Worker::start(*addr, config).await?);
             }
@@ -101,9 +107,12 @@ fn sim(args: &SimArgs) -> anyhow::Result<()> {
 }
 
 fn deployment(args: &SimArgs) -> DeploymentConfig {
-    let mut config = super::demo::deployment(&args.model, args.seed);
-    config.prefill_engine.capacity = args.capacity;
-    config.decode_engine.capacity = args.capacity;
+    let scenario = args.scenario.unwrap_or_default();
+    let mut config = scenario.deployment(&args.model, args.seed);
+    if let Some(capacity) = args.capacity {
+        config.prefill_engine.capacity = capacity;
+        config.decode_engine.capacity = capacity;
+    }
     if args.free_ports {
         config
     } else {

@@ -3,6 +3,8 @@
 use super::engine::EngineConfig;
 use super::load::{Load, LoadStats};
 use super::router::{Backend, Router};
+use super::runner::AbortOnDrop;
+use super::scenario::Script;
 use super::worker::Worker;
 use crate::kv::Role;
 use std::io;
@@ -28,6 +30,8 @@ pub struct DeploymentConfig {
     pub prefill_engine: EngineConfig,
     /// The decode engine; its role is set.
     pub decode_engine: EngineConfig,
+    /// What happens to the decode server.
+    pub decode_script: Option<Script>,
 }
 
 impl DeploymentConfig {
@@ -46,6 +50,7 @@ impl DeploymentConfig {
             decode: free,
             prefill_engine: engine(Role::Prefill),
             decode_engine: engine(Role::Decode),
+            decode_script: None,
         }
     }
 
@@ -72,6 +77,7 @@ pub struct Servers {
     pub prefill: Worker,
     /// The decode server.
     pub decode: Worker,
+    _script: Option<AbortOnDrop>,
 }
 
 impl Servers {
@@ -93,7 +99,9 @@ impl Servers {
         };
         let (from, to) = (backend(&prefill), backend(&decode));
         let router = Router::start(config.router, config.router_metrics, from, to, seed).await?;
+        let play = |script: Script| AbortOnDrop(tokio::spawn(script.run(decode.runner.clone())));
         Ok(Servers {
+            _script: config.decode_script.map(play),
             router,
             prefill,
             decode,

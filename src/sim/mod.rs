@@ -11,13 +11,17 @@ mod page;
 mod rng;
 mod router;
 mod runner;
+mod scenario;
 mod wire;
 mod worker;
 
 pub use deployment::{Deployment, DeploymentConfig, Servers};
-pub use engine::{Engine, EngineConfig, Event, Loads, Prefix, Refused, Request, RequestId};
-pub use load::{Load, LoadStats};
+pub use engine::{
+    DataParallel, Engine, EngineConfig, Event, Loads, Prefix, Refused, Request, RequestId,
+};
+pub use load::{Arrivals, Call, Load, LoadStats, Rate, Traffic};
 pub use router::{Backend, Router};
-pub use runner::{End, Progress, Runner, Ticket};
+pub use runner::{Condition, End, Progress, Runner, Ticket};
+pub use scenario::{Scenario, Script};
 pub use wire::Handle;
 pub use worker::Worker;

@@ -1,7 +1,7 @@
 //! An engine's HTTP server, as far as routers, clients and Prometheus look at it.
 
-use super::engine::{EngineConfig, Refused};
-use super::runner::Runner;
+use super::engine::{EngineConfig, Loads, Refused};
+use super::runner::{AbortOnDrop, Condition, Runner};
 use super::wire::answer::{Answer, error_body, json_response, response};
 use super::wire::ask::{Api, Ask};
 use super::wire::serve::serve;
@@ -13,7 +13,7 @@ use hyper::body::Incoming;
 use serde_json::{Value, json};
 use std::io;
 use std::net::SocketAddr;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 /// The most bytes of a request body: as SGLang's router.
 pub(crate) const MAX_BODY: usize = 512 << 20;
@@ -25,7 +25,7 @@ pub struct Worker {
     pub addr: SocketAddr,
     /// The engine behind it.
     pub runner: Runner,
-    _handle: Handle,
+    _server: AbortOnDrop,
 }
 
 impl Worker {
@@ -35,15 +35,12 @@ impl Worker {
     /// When the address can't be bound.
     pub async fn start(listen: SocketAddr, config: EngineConfig) -> io::Result<Worker> {
         let runner = Runner::start(config);
-        let handler = {
-            let runner = runner.clone();
-            move |request| handle(runner.clone(), request)
-        };
-        let handle = serve(listen, handler).await?;
+        let first = open(listen, &runner).await?;
+        let addr = first.addr;
         Ok(Worker {
-            addr: handle.addr,
+            addr,
+            _server: AbortOnDrop(tokio::spawn(stand(first, runner.clone()))),
             runner,
-            _handle: handle,
         })
     }
 
@@ -63,18 +60,48 @@ impl Worker {
     }
 }
 
+async fn open(listen: SocketAddr, runner: &Runner) -> io::Result<Handle> {
+    let runner = runner.clone();
+    serve(listen, move |request| handle(runner.clone(), request)).await
+}
+
+/// Keeps a server open while the engine's process is there.
+async fn stand(first: Handle, runner: Runner) {
+    let addr = first.addr;
+    let mut server = Some(first);
+    let mut condition = runner.condition();
+    loop {
+        let down = *condition.borrow_and_update() == Condition::Down;
+        if down {
+            server = None;
+        } else if server.is_none() {
+            server = open(addr, &runner).await.ok();
+        }
+        // Somebody else has the port: perhaps not for long.
+        let again = !down && server.is_none();
+        tokio::select! {
+            changed = condition.changed() => if changed.is_err() { return },
+            () = tokio::time::sleep(RETRY), if again => {}
+        }
+    }
+}
+
+/// From one try to listen to the next.
+const RETRY: Duration = Duration::from_millis(100);
+
 /// Counts a request on the engine's page from its begin to its end.
 pub(crate) struct HttpCount {
     runner: Runner,
     method: String,
     path: String,
+    life: u64,
     pub(crate) status: Option<u16>,
 }
 
 impl HttpCount {
     pub(crate) fn new(runner: Runner, method: &str, path: &str) -> HttpCount {
-        runner.http_started(method, path);
         HttpCount {
+            life: runner.http_started(method, path),
             runner,
             method: method.to_owned(),
             path: path.to_owned(),
@@ -86,7 +113,7 @@ impl HttpCount {
 impl Drop for HttpCount {
     fn drop(&mut self) {
         self.runner
-            .http_ended(&self.method, &self.path, self.status);
+            .http_ended(self.life, &self.method, &self.path, self.status);
     }
 }
 
@@ -106,6 +133,9 @@ async fn handle(runner: Runner, request: Request<Incoming>) -> Response<Body> {
             json!({"detail": "Method Not Allowed"}).to_string(),
         ),
         None => {
+            if NEEDS_SCHEDULER.contains(&path.as_str()) {
+                scheduled(&runner).await;
+            }
             let response = other(&runner, request.method(), &path);
             count.status = Some(response.status().as_u16());
             response
@@ -115,6 +145,15 @@ async fn handle(runner: Runner, request: Request<Incoming>) -> Response<Body> {
         .headers_mut()
         .insert(header::SERVER, HeaderValue::from_static("uvicorn"));
     response
+}
+
+/// What the scheduler answers, not the HTTP server by itself.
+const NEEDS_SCHEDULER: [&str; 2] = ["/v1/loads", "/health_generate"];
+
+/// Waits until the scheduler does not hang.
+async fn scheduled(runner: &Runner) {
+    let awake = |condition: &Condition| *condition != Condition::Hung;
+    let _ = runner.condition().wait_for(awake).await;
 }
 
 /// Everything but inference.
@@ -128,11 +167,15 @@ fn other(runner: &Runner, method: &Method, path: &str) -> Response<Body> {
             response
         }
         // `/metrics/anything` is the page too.
-        (_, path) if path == "/metrics" || path.starts_with("/metrics/") => response(
+        (_, path)
+            if config.metrics && (path == "/metrics" || path.starts_with("/metrics/")) =>
+        {
+            response(
             ok,
             "text/plain; version=0.0.4; charset=utf-8",
             Body::chunked(runner.page()),
-        ),
+        )
+        }
         (_, "/server_info" | "/get_server_info") => json_response(ok, server_info(&config)),
         (_, "/model_info" | "/get_model_info") => json_response(ok, model_info(&config)),
         (_, "/v1/models") => json_response(
@@ -231,7 +274,8 @@ async fn infer(
 pub(crate) fn refused_status(refused: Refused) -> StatusCode {
     match refused {
         Refused::TooLong { .. } => StatusCode::BAD_REQUEST,
-        Refused::QueueFull => StatusCode::SERVICE_UNAVAILABLE,
+        Refused::QueueFull | Refused::Starting => StatusCode::SERVICE_UNAVAILABLE,
+        Refused::Down => StatusCode::BAD_GATEWAY,
     }
 }
 
@@ -253,13 +297,13 @@ fn server_info(config: &EngineConfig) -> String {
         "served_model_name": config.model,
         "disaggregation_mode": mode(config.role),
         "disaggregation_bootstrap_port": 8998,
-        "tp_size": config.ranks,
-        "dp_size": 1,
+        "tp_size": tp_size(config),
+        "dp_size": config.dp_ranks.max(1),
         "pp_size": 1,
         "page_size": config.page_size,
         "context_length": config.context_length,
         "load_balance_method": "round_robin",
-        "enable_metrics": true,
+        "enable_metrics": config.metrics,
         "stream_interval": config.stream_interval,
         "decode_log_interval": config.log_interval,
         "max_running_requests": config.max_running,
@@ -267,6 +311,14 @@ fn server_info(config: &EngineConfig) -> String {
         "version": "0.5.23",
     })
     .to_string()
+}
+
+/// With DP attention each data-parallel rank is a tensor-parallel one.
+fn tp_size(config: &EngineConfig) -> u32 {
+    match config.dp_ranks {
+        0 | 1 => config.ranks,
+        n => n,
+    }
 }
 
 fn model_info(config: &EngineConfig) -> String {
@@ -283,13 +335,28 @@ fn model_info(config: &EngineConfig) -> String {
 }
 
 fn loads(runner: &Runner, config: &EngineConfig) -> String {
-    let loads = runner.loads();
     let timestamp = SystemTime::now()
         .duration_since(SystemTime::UNIX_EPOCH)
         .map_or(0.0, |time| time.as_secs_f64());
+    let ranks = runner.loads_of_ranks();
+    let ranks: Vec<Value> = (0..)
+        .zip(&ranks)
+        .map(|(rank, loads)| load(timestamp, rank, loads, config))
+        .collect();
+    json!({
+        "timestamp": jiff::Timestamp::now().to_string(),
+        "version": "0.5.23",
+        "accelerator": null,
+        "num_accelerators": tp_size(config),
+        "loads": ranks,
+    })
+    .to_string()
+}
+
+fn load(timestamp: f64, dp_rank: u32, loads: &Loads, config: &EngineConfig) -> Value {
     let mut load = json!({
         "timestamp": timestamp,
-        "dp_rank": 0,
+        "dp_rank": dp_rank,
         "memory": {
             "weight_gb": 61.03,
             "kv_cache_gb": 48.6,
@@ -302,29 +369,22 @@ fn loads(runner: &Runner, config: &EngineConfig) -> String {
             "prefill_inflight_queue_reqs": loads.prefill_inflight_queue_reqs,
             "decode_prealloc_queue_reqs": loads.decode_prealloc_queue_reqs,
             "decode_transfer_queue_reqs": loads.decode_transfer_queue_reqs,
-            "decode_retracted_queue_reqs": 0,
+            "decode_retracted_queue_reqs": loads.decode_retracted_queue_reqs,
         },
         "queues": {
             "waiting": loads.num_waiting_reqs,
             "grammar": 0,
             "paused": 0,
-            "retracted": 0,
+            "retracted": loads.decode_retracted_queue_reqs,
         },
     });
     if let (Value::Object(load), Ok(Value::Object(core))) =
-        (&mut load, serde_json::to_value(&loads))
+        (&mut load, serde_json::to_value(loads))
     {
         let queues = |name: &String| name.ends_with("_queue_reqs");
         load.extend(core.into_iter().filter(|(name, _)| !queues(name)));
     }
-    json!({
-        "timestamp": jiff::Timestamp::now().to_string(),
-        "version": "0.5.23",
-        "accelerator": null,
-        "num_accelerators": config.ranks,
-        "loads": [load],
-    })
-    .to_string()
+    load
 }
 
 /// The disaggregation mode as SGLang writes it.

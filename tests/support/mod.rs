@@ -10,6 +10,7 @@
 pub(crate) mod client;
 pub(crate) mod crowd;
 pub(crate) mod data;
+pub(crate) mod demo;
 pub(crate) mod http;
 pub(crate) mod kvgauge;
 pub(crate) mod lines;

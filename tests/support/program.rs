@@ -56,15 +56,6 @@ impl Program {
         });
     }
 
-    /// Waits for a line of standard output.
-    pub(crate) fn says<T>(&self, what: &str, look: impl Fn(&str) -> Option<T>) -> T {
-        let found = self.output.wait(START, |lines, _| {
-            let mut texts = lines.iter().map(|line| String::from_utf8_lossy(line));
-            texts.find_map(|text| look(&text))
-        });
-        found.unwrap_or_else(|| panic!("{} did not say {what}", self.name))
-    }
-
     /// Standard error so far.
     pub(crate) fn errors(&self) -> String {
         self.errors.text()

@@ -6,6 +6,10 @@ use std::time::Duration;
 impl Engine {
     /// Decode: sets room aside for requests, in order, as long as there is some.
     pub(super) fn preallocate(&mut self) {
+        // Who has lost its room comes first.
+        if !self.retracted.is_empty() {
+            return;
+        }
         while let Some(id) = self.prealloc.front().copied() {
             if !self.admit(id) {
                 return;

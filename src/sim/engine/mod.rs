@@ -2,12 +2,14 @@
 //! KV pool fills and drains as it would. No I/O, no clock: `now` is the time since the start.
 //!
 //! What is simulated is what can be seen from outside: queues, batches and their durations, the
-//! pool, the hand-over from prefill to decode, and when gauges are published. A request is admitted
-//! only when the pool has room for its whole output, so there is no retraction.
+//! pool, the hand-over from prefill to decode, retraction where the pool is promised too often, and
+//! when gauges are published.
 
 mod handover;
+mod parallel;
 mod pool;
 mod report;
+mod retract;
 mod schedule;
 mod types;
 
@@ -19,6 +21,7 @@ use schedule::Batch;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
 
+pub use parallel::DataParallel;
 pub use report::Loads;
 pub use types::{EngineConfig, Event, Prefix, Refused, Request, RequestId};
 
@@ -85,6 +88,10 @@ pub struct Engine {
     inflight: Vec<RequestId>,
     prealloc: VecDeque<RequestId>,
     transfer: Vec<RequestId>,
+    /// Decode: requests that lost their room to others and wait for new one.
+    retracted: VecDeque<RequestId>,
+    /// The scheduler hangs: time passes, and nothing happens.
+    stalled: bool,
     /// Rooms that the decode side was ready for before their request came.
     early: VecDeque<u64>,
     events: Vec<Event>,
@@ -105,6 +112,11 @@ impl Engine {
     /// An engine that has just started, at time 0.
     #[must_use]
     pub fn new(config: EngineConfig) -> Engine {
+        Engine::of_rank(config, None)
+    }
+
+    /// The same, as one of several data-parallel ranks.
+    fn of_rank(config: EngineConfig, dp_rank: Option<u32>) -> Engine {
         let page_size = config.page_size.max(1);
         let config = EngineConfig {
             page_size,
@@ -113,7 +125,8 @@ impl Engine {
         let mut page = Page::new(Labels {
             model_name: config.model.clone(),
             engine_type: config.role.as_str(),
-            ranks: config.ranks.max(1),
+            ranks: dp_rank.map_or(config.ranks.max(1), |_| 1),
+            dp_rank,
         });
         let pages = config.capacity / page_size;
         for (name, value) in [
@@ -146,6 +159,8 @@ impl Engine {
             inflight: Vec::new(),
             prealloc: VecDeque::new(),
             transfer: Vec::new(),
+            retracted: VecDeque::new(),
+            stalled: false,
             early: VecDeque::new(),
             events: Vec::new(),
             steps: 0,
@@ -254,8 +269,28 @@ impl Engine {
     /// Decode: the KV of this room's request has come.
     pub fn kv_arrived(&mut self, now: Duration, room: u64) {
         self.advance(now);
+        if self.stalled {
+            // It is noticed when there is somebody to notice it.
+            self.timer(Duration::ZERO, Timer::Arrived(room));
+            return;
+        }
         self.arrived(room);
         self.kick();
+    }
+
+    /// The scheduler hangs from now on: requests are taken in, and nothing happens with them; the page
+    /// stands still.
+    pub fn stall(&mut self, now: Duration) {
+        self.advance(now);
+        self.stalled = true;
+    }
+
+    /// The scheduler goes on where it was.
+    pub fn resume(&mut self, now: Duration) {
+        self.now = self.now.max(now);
+        self.stalled = false;
+        self.kick();
+        self.advance(now);
     }
 
     /// Lets time pass.
@@ -270,6 +305,9 @@ impl Engine {
     /// When something happens next without anything coming in.
     #[must_use]
     pub fn next_wake(&self) -> Option<Duration> {
+        if self.stalled {
+            return None;
+        }
         let batch = self.batch.as_ref().map(|batch| batch.end);
         let timer = self.timers.keys().next().map(|(at, _)| *at);
         let idle = self.idle_since.map(|_| self.next_idle_report);
@@ -293,7 +331,7 @@ impl Engine {
     /// The Prometheus page now.
     #[must_use]
     pub fn render(&mut self) -> String {
-        self.page.render(&mut self.order)
+        Page::render(&[&self.page], &mut self.order)
     }
 
     /// Counts a request that the HTTP server has begun.

@@ -4,6 +4,9 @@
 use super::{Engine, Role};
 use serde::Serialize;
 
+/// The label of the scheduler's process, as the table of families has it.
+const PID: &str = "2101";
+
 /// What `/v1/loads` says: the state of now, not that of the last report.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Loads {
@@ -33,6 +36,36 @@ pub struct Loads {
     pub decode_prealloc_queue_reqs: u64,
     /// Decode: requests whose KV is arriving.
     pub decode_transfer_queue_reqs: u64,
+    /// Decode: requests that lost their KV space and wait for new one.
+    pub decode_retracted_queue_reqs: u64,
+}
+
+impl Loads {
+    /// Of several data-parallel ranks, as one: sums, and the plain mean of the hit rates.
+    pub(crate) fn together(ranks: &[Loads]) -> Loads {
+        let sum = |of: fn(&Loads) -> u64| ranks.iter().map(of).sum::<u64>();
+        let (used, capacity) = (
+            sum(|rank| rank.num_used_tokens),
+            sum(|rank| rank.max_total_num_tokens),
+        );
+        let mean = ranks.iter().map(|rank| rank.cache_hit_rate).sum::<f64>();
+        Loads {
+            num_running_reqs: sum(|rank| rank.num_running_reqs),
+            num_waiting_reqs: sum(|rank| rank.num_waiting_reqs),
+            num_used_tokens: used,
+            num_total_tokens: sum(|rank| rank.num_total_tokens),
+            max_total_num_tokens: capacity,
+            token_usage: round(used as f64 / (capacity as f64).max(1.0), 4),
+            gen_throughput: ranks.iter().map(|rank| rank.gen_throughput).sum(),
+            cache_hit_rate: mean / (ranks.len() as f64).max(1.0),
+            max_running_requests: sum(|rank| rank.max_running_requests),
+            prefill_bootstrap_queue_reqs: sum(|rank| rank.prefill_bootstrap_queue_reqs),
+            prefill_inflight_queue_reqs: sum(|rank| rank.prefill_inflight_queue_reqs),
+            decode_prealloc_queue_reqs: sum(|rank| rank.decode_prealloc_queue_reqs),
+            decode_transfer_queue_reqs: sum(|rank| rank.decode_transfer_queue_reqs),
+            decode_retracted_queue_reqs: sum(|rank| rank.decode_retracted_queue_reqs),
+        }
+    }
 }
 
 impl Engine {
@@ -56,6 +89,7 @@ impl Engine {
             prefill_inflight_queue_reqs: self.inflight.len() as u64,
             decode_prealloc_queue_reqs: self.prealloc.len() as u64,
             decode_transfer_queue_reqs: self.transfer.len() as u64,
+            decode_retracted_queue_reqs: self.retracted.len() as u64,
         }
     }
 
@@ -148,6 +182,8 @@ impl Engine {
         ] {
             self.page.set(name, &[], value);
         }
+        let retracted = self.retracted.len() as f64;
+        self.page.set("num_retracted_reqs", &[PID], retracted);
     }
 
     fn tokens_of<'a>(&self, ids: impl Iterator<Item = &'a u64>) -> u64 {

@@ -40,6 +40,9 @@ impl Engine {
 
     /// Begins what can begin.
     pub(super) fn kick(&mut self) {
+        if self.stalled {
+            return;
+        }
         self.preallocate();
         if self.batch.is_none() {
             self.batch = self.next_batch();
@@ -55,7 +58,9 @@ impl Engine {
 
     fn next_batch(&mut self) -> Option<Batch> {
         if self.config.role == Role::Decode {
+            self.resume_retracted();
             self.join_arrived();
+            self.retract_for_a_step();
         } else if let Some(batch) = self.prefill_batch() {
             return Some(batch);
         }
@@ -143,7 +148,7 @@ impl Engine {
             hit = (pages * page).min(prefix.tokens).min(request.prompt - 1) / page * page;
             lock = if hit > 0 { unlocked } else { 0 };
         }
-        let own = self.pages(request.prompt - hit + request.output);
+        let own = self.pages(request.prompt - hit + self.reserve(request.output));
         if self.promised + own + lock > self.pool.capacity() {
             return false;
         }
@@ -227,6 +232,10 @@ impl Engine {
             .saturating_sub(job.pages);
         if more > 0 && self.pool.hold(more) {
             job.pages += more;
+            // Beyond what it was admitted with.
+            let beyond = job.pages.saturating_sub(job.promised);
+            job.promised += beyond;
+            self.promised += beyond;
         }
         let (total, cached, output) = (job.generated, job.hit, job.request.output);
         if job.first_token.is_none() {
@@ -287,7 +296,12 @@ impl Engine {
     /// The room it was in, if any.
     pub(super) fn remove(&mut self, id: RequestId, keep: bool) -> Option<u64> {
         let job = self.jobs.remove(&id)?;
-        for queue in [&mut self.bootstrap, &mut self.waiting, &mut self.prealloc] {
+        for queue in [
+            &mut self.bootstrap,
+            &mut self.waiting,
+            &mut self.prealloc,
+            &mut self.retracted,
+        ] {
             queue.retain(|other| *other != id);
         }
         for list in [&mut self.running, &mut self.inflight, &mut self.transfer] {

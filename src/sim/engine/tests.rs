@@ -9,6 +9,7 @@ fn request(prompt: u64, output: u64) -> Request {
         prefix: None,
         stream: true,
         room: None,
+        dp_rank: None,
     }
 }
 
@@ -272,6 +273,53 @@ fn requests_wait_when_the_pool_is_full_and_it_is_never_exceeded() {
     assert!(engine.render().contains("sglang:evicted_tokens_total"));
 }
 
+/// As SGLang does it: admitted with room for a part of the output, retracted when the pool runs out,
+/// resumed before others get any room; nobody loses a token.
+#[test]
+fn who_outgrows_its_room_takes_it_from_others_which_go_on_later() {
+    let mut engine = Engine::new(EngineConfig {
+        capacity: 64_000,
+        alone: true,
+        reserved_output: Some(64),
+        ..EngineConfig::new(Role::Decode, "m")
+    });
+    let mut ids = Vec::new();
+    for room in 0..12 {
+        let request = Request {
+            room: Some(room),
+            ..request(9_000, 2_000)
+        };
+        ids.push(engine.submit(MS(0), request).unwrap());
+    }
+    let (mut fullest, mut retracted, mut finished) = (0, 0, Vec::new());
+    let mut tokens = std::collections::HashMap::new();
+    for ms in (0..400_000).step_by(50) {
+        engine.advance(MS(ms));
+        let loads = engine.loads();
+        assert!(loads.num_used_tokens <= 64_000);
+        assert_eq!(sum(&engine), 1_000);
+        fullest = fullest.max(loads.num_used_tokens);
+        retracted = retracted.max(loads.decode_retracted_queue_reqs);
+        for event in engine.take_events() {
+            match event {
+                Event::Tokens { id, total, .. } => {
+                    assert_eq!(tokens.insert(id, total).unwrap_or(0) + 1, total);
+                }
+                Event::Finished { id } => finished.push(id),
+                _ => {}
+            }
+        }
+    }
+    assert!(fullest > 63_000, "{fullest}");
+    assert!(retracted > 0);
+    assert!(gauge(&mut engine, "num_retracted_requests_total").unwrap() > 0.0);
+    finished.sort_unstable();
+    assert_eq!(finished, ids);
+    assert!(tokens.values().all(|total| *total == 2_000));
+    assert!(engine.jobs.is_empty() && engine.retracted.is_empty());
+    assert_eq!((engine.promised, engine.pool.held()), (0, 0));
+}
+
 #[test]
 fn what_cannot_fit_is_refused_and_so_is_what_comes_to_a_full_queue() {
     let mut engine = Engine::new(EngineConfig {
@@ -359,6 +407,7 @@ mod any_traffic {
             prefix: (key > 0).then_some(Prefix { key, tokens }),
             stream,
             room: None,
+            dp_rank: None,
         });
         prop_oneof![
             4 => request.prop_map(Step::Submit),

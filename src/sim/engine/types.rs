@@ -10,12 +10,21 @@ pub struct EngineConfig {
     pub role: Role,
     /// The name in labels and answers.
     pub model: String,
-    /// Tokens that the pool can hold. Default is 2,581,504.
+    /// Tokens that the pool can hold; with several data-parallel ranks, that the pool of each can.
+    /// Default is 2,581,504.
     pub capacity: u64,
     /// Tokens in a page. Default is 64.
     pub page_size: u64,
     /// Tensor-parallel ranks. Default is 4.
     pub ranks: u32,
+    /// Data-parallel ranks, each with a pool of its own (DP attention: every one of them is one
+    /// tensor-parallel rank, whatever `ranks` says). Default is 1: no such ranks.
+    pub dp_ranks: u32,
+    /// Decode: output tokens that there must be room for when a request is admitted, as SGLang's
+    /// `--num-reserved-decode-tokens`. Where longer outputs then fill the pool, requests are
+    /// retracted: they lose their room and wait for new one. Default is none: the whole output, so
+    /// that nothing is ever retracted.
+    pub reserved_output: Option<u64>,
     /// The longest request in tokens, output included. Default is 163,840.
     pub context_length: u64,
     /// Requests that run at a time. Default is 2,048.
@@ -46,6 +55,8 @@ pub struct EngineConfig {
     pub alone: bool,
     /// Tokens from one event of a streamed answer to the next. Default is 1.
     pub stream_interval: u64,
+    /// Whether there is a page at `/metrics` (`--enable-metrics`). Default is true.
+    pub metrics: bool,
     /// Whether a warm-up at start has published the gauges. Default is false.
     pub warmup: bool,
     /// The same seed and requests give the same run.
@@ -62,6 +73,8 @@ impl EngineConfig {
             capacity: 2_581_504,
             page_size: 64,
             ranks: 4,
+            dp_ranks: 1,
+            reserved_output: None,
             context_length: 163_840,
             max_running: 2_048,
             max_queued: 4_096,
@@ -76,6 +89,7 @@ impl EngineConfig {
             handshake: Duration::from_millis(4),
             alone: false,
             stream_interval: 1,
+            metrics: true,
             warmup: false,
             seed: 1,
         }
@@ -104,6 +118,8 @@ pub struct Request {
     pub stream: bool,
     /// What prefill and decode recognise each other's half of the request by.
     pub room: Option<u64>,
+    /// The data-parallel rank that it is for, as a router that knows them says. None: any.
+    pub dp_rank: Option<u32>,
 }
 
 /// Names a request within its engine.
@@ -125,6 +141,12 @@ pub enum Refused {
     /// Too many are waiting.
     #[error("The request queue is full.")]
     QueueFull,
+    /// The process is not there.
+    #[error("Connection refused.")]
+    Down,
+    /// It has just started, and no router sends it anything yet.
+    #[error("No available workers.")]
+    Starting,
 }
 
 /// What happened.
@@ -164,4 +186,20 @@ pub enum Event {
         /// The room.
         room: u64,
     },
+}
+
+impl Event {
+    /// With another name for the request that it is about.
+    pub(super) fn renamed(self, name: impl FnOnce(RequestId) -> RequestId) -> Event {
+        match self {
+            Event::Tokens { id, total, cached } => Event::Tokens {
+                id: name(id),
+                total,
+                cached,
+            },
+            Event::Finished { id } => Event::Finished { id: name(id) },
+            Event::Failed { id } => Event::Failed { id: name(id) },
+            other => other,
+        }
+    }
 }

@@ -6,6 +6,7 @@ pub(crate) mod number;
 mod table;
 
 use super::rng::Rng;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use table::{Bounds, Family, Group, Kind, Ranks, TABLE};
 
@@ -16,6 +17,8 @@ pub(crate) struct Labels {
     pub(crate) engine_type: &'static str,
     /// Tensor-parallel ranks.
     pub(crate) ranks: u32,
+    /// The data-parallel rank that the page is of, where there are such.
+    pub(crate) dp_rank: Option<u32>,
 }
 
 /// The values of an engine's page.
@@ -23,8 +26,10 @@ pub(crate) struct Labels {
 pub(crate) struct Page {
     labels: Labels,
     /// In the table's order; each family's series by the values of its own labels.
-    families: Vec<BTreeMap<Vec<String>, Value>>,
+    families: Vec<Series>,
 }
+
+type Series = BTreeMap<Vec<String>, Value>;
 
 #[derive(Clone, Debug)]
 enum Value {
@@ -115,12 +120,16 @@ impl Page {
         }
     }
 
-    /// The page as text. `order` decides the order of the ranks, which changes on real pages too.
-    pub(crate) fn render(&self, order: &mut Rng) -> String {
+    /// The pages of a server's data-parallel ranks as one text, as the server shows them. `order`
+    /// decides the order of the ranks, which changes on real pages too.
+    pub(crate) fn render(pages: &[&Page], order: &mut Rng) -> String {
         let mut out = String::with_capacity(1 << 17);
-        let mut ranks: Vec<u32> = (0..self.labels.ranks).collect();
-        for (family, series) in TABLE.families.iter().zip(&self.families) {
-            if series.is_empty() {
+        let mut shuffled = pages.to_vec();
+        let Some(first) = pages.first().copied() else {
+            return out;
+        };
+        for (index, family) in TABLE.families.iter().enumerate() {
+            if pages.iter().all(|page| page.of(index).is_empty()) {
                 continue;
             }
             for (what, text) in [("HELP", family.help), ("TYPE", family.kind_name())] {
@@ -132,28 +141,47 @@ impl Page {
                 out.push_str(text);
                 out.push('\n');
             }
-            match family.ranks {
-                Ranks::First => {
-                    for (labels, value) in series {
-                        self.sample(&mut out, family, labels, value, 0);
-                    }
+            match family.group {
+                // One process for all ranks counts these.
+                Group::Server | Group::Plain => {
+                    first.samples(&mut out, family, &together(pages, index, family), order);
                 }
-                Ranks::Each | Ranks::Zero => {
-                    order.shuffle(&mut ranks);
-                    for rank in &ranks {
-                        for (labels, value) in series {
-                            if family.ranks == Ranks::Zero && *rank != 0 {
-                                let first = first_value(family, labels);
-                                self.sample(&mut out, family, labels, &first, *rank);
-                            } else {
-                                self.sample(&mut out, family, labels, value, *rank);
-                            }
-                        }
+                Group::Scheduler | Group::Cache => {
+                    order.shuffle(&mut shuffled);
+                    for page in &shuffled {
+                        page.samples(&mut out, family, page.of(index), order);
                     }
                 }
             }
         }
         out
+    }
+
+    /// The series of the table's family with this index.
+    fn of(&self, index: usize) -> &Series {
+        static NONE: Series = Series::new();
+        self.families.get(index).unwrap_or(&NONE)
+    }
+
+    fn samples(&self, out: &mut String, family: &Family, series: &Series, order: &mut Rng) {
+        if family.ranks == Ranks::First {
+            for (labels, value) in series {
+                self.sample(out, family, labels, value, 0);
+            }
+            return;
+        }
+        let mut ranks: Vec<u32> = (0..self.labels.ranks).collect();
+        order.shuffle(&mut ranks);
+        for rank in ranks {
+            for (labels, value) in series {
+                if family.ranks == Ranks::Zero && rank != 0 {
+                    let first = first_value(family, labels);
+                    self.sample(out, family, labels, &first, rank);
+                } else {
+                    self.sample(out, family, labels, value, rank);
+                }
+            }
+        }
     }
 
     fn sample(
@@ -197,18 +225,23 @@ impl Page {
         rank: u32,
         value: f64,
     ) {
+        // A data-parallel rank of DP attention is the tensor- and expert-parallel rank of its number.
+        let dp = self.labels.dp_rank;
+        let cache_dp = dp.unwrap_or(0).to_string();
+        let expert = dp.map_or(0, |dp| dp + rank).to_string();
+        let tensor = (dp.unwrap_or(0) + rank).to_string();
         let rank = rank.to_string();
         let mut labels: Vec<(&str, &str)> = match family.group {
             Group::Scheduler => vec![
                 ("engine_type", self.labels.engine_type),
                 ("model_name", &self.labels.model_name),
-                ("moe_ep_rank", "0"),
+                ("moe_ep_rank", &expert),
                 ("pp_rank", "0"),
-                ("tp_rank", &rank),
+                ("tp_rank", &tensor),
             ],
             Group::Cache => vec![
                 ("cache_type", "RadixCache"),
-                ("dp_rank", "0"),
+                ("dp_rank", &cache_dp),
                 ("pp_rank", "0"),
                 ("tp_rank", &rank),
             ],
@@ -226,6 +259,13 @@ impl Page {
                 .zip(own.iter().map(String::as_str)),
         );
         labels.extend(le.map(|le| ("le", le)));
+        if family.group == Group::Scheduler && dp.is_some() {
+            labels.push(("dp_rank", &cache_dp));
+        }
+        let pid = own_pid(&labels, dp);
+        if let (Some(pid), Some(label)) = (&pid, labels.iter_mut().find(|(name, _)| *name == "pid")) {
+            label.1 = pid;
+        }
         labels.sort_unstable();
         out.push_str("sglang:");
         out.push_str(family.name);
@@ -243,7 +283,59 @@ impl Page {
     }
 }
 
+/// Each data-parallel rank is a process of its own.
+fn own_pid(labels: &[(&str, &str)], dp: Option<u32>) -> Option<String> {
+    let (_, pid) = labels.iter().find(|(name, _)| *name == "pid")?;
+    Some((pid.parse::<u32>().ok()? + dp?).to_string())
+}
+
+/// What the ranks' pages say of one family, as the process that speaks for all of them counts it:
+/// counts are added up, of gauges the first rank's stands.
+fn together<'a>(pages: &[&'a Page], index: usize, family: &Family) -> Cow<'a, Series> {
+    let (first, rest) = match pages {
+        [] => return Cow::Owned(Series::new()),
+        [first, rest @ ..] => (first.of(index), rest),
+    };
+    if rest.is_empty() || family.kind == Kind::Gauge {
+        return Cow::Borrowed(first);
+    }
+    let mut sum = first.clone();
+    for (labels, value) in rest.iter().flat_map(|page| page.of(index)) {
+        match sum.get_mut(labels) {
+            Some(into) => into.add(value),
+            None => drop(sum.insert(labels.clone(), value.clone())),
+        }
+    }
+    Cow::Owned(sum)
+}
+
 impl Value {
+    fn add(&mut self, other: &Value) {
+        match (self, other) {
+            (Value::Number(into), Value::Number(number)) => *into += number,
+            (
+                Value::Histogram {
+                    sum,
+                    count,
+                    buckets,
+                },
+                Value::Histogram {
+                    sum: more,
+                    count: n,
+                    buckets: others,
+                },
+            ) => {
+                *sum += more;
+                *count += n;
+                for (into, n) in buckets.iter_mut().zip(others) {
+                    *into += n;
+                }
+            }
+            // A family has one kind.
+            _ => {}
+        }
+    }
+
     fn new(family: &Family) -> Value {
         match family.kind {
             Kind::Gauge | Kind::Counter => Value::Number(0.0),
@@ -287,11 +379,12 @@ mod tests {
             model_name: "demo \"x\"".to_owned(),
             engine_type: "decode",
             ranks,
+            dp_rank: None,
         })
     }
 
     fn lines(page: &Page, name: &str) -> Vec<String> {
-        page.render(&mut Rng::new(0))
+        Page::render(&[page], &mut Rng::new(0))
             .lines()
             .filter(|line| line.starts_with(&format!("sglang:{name}")))
             .map(str::to_owned)

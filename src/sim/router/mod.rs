@@ -7,7 +7,7 @@ mod infer;
 mod page;
 
 use super::rng::Rng;
-use super::runner::Runner;
+use super::runner::{Condition, Runner};
 use super::wire::answer::{json_response, response};
 use super::wire::ask::Api;
 use super::wire::serve::serve;
@@ -114,6 +114,12 @@ impl State {
     fn render(&self) -> String {
         let mut inner = self.lock();
         let Inner { page, order, .. } = &mut *inner;
+        for (_, backend) in self.workers() {
+            let condition = *backend.runner.condition().borrow();
+            let there = !matches!(condition, Condition::Down | Condition::Starting);
+            let worker = [("worker", backend.url.as_str())];
+            page.set("smg_worker_health", &worker, f64::from(u8::from(there)));
+        }
         page.render(order)
     }
 

@@ -76,6 +76,8 @@ struct Wire {
     stream: Option<bool>,
     stream_options: Option<StreamOptions>,
     bootstrap_room: Option<Room>,
+    /// Whom a router that knows the data-parallel ranks chose.
+    data_parallel_rank: Option<u32>,
 }
 
 #[derive(Deserialize)]
@@ -184,6 +186,7 @@ impl Ask {
                     Room::One(room) => Some(room),
                     Room::Several(rooms) => rooms.first().copied(),
                 }),
+                dp_rank: wire.data_parallel_rank,
             },
             capped: output < natural,
             stream_options: wire.stream_options.is_some(),
@@ -275,12 +278,14 @@ mod tests {
             r#"{"model":"m","messages":[{"role":"system","content":"12345678"},
             {"role":"user","content":[{"type":"text","text":"hello"}]}],
             "max_completion_tokens":3,"stream":true,"stream_options":{"include_usage":true},
-            "bootstrap_host":"127.0.0.1","bootstrap_port":8998,"bootstrap_room":42}"#,
+            "bootstrap_host":"127.0.0.1","bootstrap_port":8998,"bootstrap_room":42,
+            "data_parallel_rank":2}"#,
         )
         .unwrap();
         assert_eq!(ask.model.as_deref(), Some("m"));
         assert_eq!((ask.request.output, ask.capped), (3, true));
         assert_eq!(ask.request.room, Some(42));
+        assert_eq!(ask.request.dp_rank, Some(2));
         assert_eq!(ask.request.prefix.unwrap().tokens, 3);
         assert_eq!(ask.request.prompt, 3 + 2 + TEMPLATE);
         assert!(ask.request.stream && ask.include_usage);

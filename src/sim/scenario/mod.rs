@@ -1,0 +1,250 @@
+//! What operators meet, as deployments under a load, with what happens to them: each scenario is one
+//! entry of [`Scenario::plan`].
+
+mod script;
+
+pub use script::Script;
+
+use super::deployment::DeploymentConfig;
+use super::load::{Load, Rate, Traffic};
+use super::runner::Condition;
+use std::time::Duration;
+
+/// A scenario by its name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Scenario {
+    /// `calm`
+    #[default]
+    Calm,
+    /// `rush`
+    Rush,
+    /// `full`
+    Full,
+    /// `hot-rank`
+    HotRank,
+    /// `decode-restart`
+    DecodeRestart,
+    /// `metrics-off`
+    MetricsOff,
+    /// `hung`
+    Hung,
+}
+
+/// What a scenario is.
+struct Plan {
+    name: &'static str,
+    /// In one line.
+    summary: &'static str,
+    /// What will be seen, and where to look: lines for a terminal.
+    story: &'static str,
+    /// What comes.
+    traffic: Vec<Traffic>,
+    /// What is special about the deployment.
+    change: fn(&mut DeploymentConfig),
+}
+
+impl Scenario {
+    /// All of them, the default one first.
+    pub const ALL: [Scenario; 7] = [
+        Scenario::Calm,
+        Scenario::Rush,
+        Scenario::Full,
+        Scenario::HotRank,
+        Scenario::DecodeRestart,
+        Scenario::MetricsOff,
+        Scenario::Hung,
+    ];
+
+    /// As it is typed.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        self.plan().name
+    }
+
+    /// What it is, in one line.
+    #[must_use]
+    pub fn summary(self) -> &'static str {
+        self.plan().summary
+    }
+
+    /// What will be seen, and where to look; lines for a terminal.
+    #[must_use]
+    pub fn story(self) -> &'static str {
+        self.plan().story
+    }
+
+    /// The one with this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Scenario> {
+        Scenario::ALL.into_iter().find(|one| one.name() == name)
+    }
+
+    /// The deployment, on free ports of loopback.
+    #[must_use]
+    pub fn deployment(self, model: &str, seed: u64) -> DeploymentConfig {
+        let mut config = DeploymentConfig::new(model, seed);
+        for engine in [&mut config.prefill_engine, &mut config.decode_engine] {
+            // Forty steps between two reports: 0.8 s, less than the scrape interval.
+            engine.decode_step = Duration::from_millis(20);
+            engine.stream_interval = 8;
+        }
+        (self.plan().change)(&mut config);
+        config
+    }
+
+    /// What comes to it.
+    #[must_use]
+    pub fn load(self, model: &str, seed: u64) -> Load {
+        Load {
+            model: model.to_owned(),
+            traffic: self.plan().traffic,
+            seed,
+        }
+    }
+
+    fn plan(self) -> Plan {
+        match self {
+            Scenario::Calm => Plan {
+                name: "calm",
+                summary: "light load: decode a tenth to a third full, nothing queues (the default)",
+                story: "Decode stays between a tenth and a third full, and nothing queues.",
+                traffic: vec![light()],
+                change: |_| {},
+            },
+            Scenario::Rush => Plan {
+                name: "rush",
+                summary: "load in waves of 40 s: usage swings, queues and TTFT come and go",
+                story: "\
+Each 40 s a wave of requests comes. Before its crest prefill can't keep up: its queue grows and
+TTFT with it, decode fills; then all of it ebbs away. Look at queued and at the queues of both roles.",
+                traffic: vec![Traffic {
+                    rate: Rate {
+                        low: 0.5,
+                        high: 8.5,
+                        period: Duration::from_secs(40),
+                    },
+                    prompt: (30_000, 90_000),
+                    output: (200, 500),
+                    dp_rank: None,
+                    most: 96,
+                }],
+                change: |_| {},
+            },
+            Scenario::Full => Plan {
+                name: "full",
+                summary: "more comes than fits: decode over 95 % full, requests wait and are retracted",
+                story: "\
+Decode is over 85 % full after some 20 s and over 95 % soon after, and stays there. Requests wait
+for room (prealloc), TTFT grows, and now and then one loses its room to others (preempted).",
+                traffic: vec![Traffic {
+                    rate: Rate::steady(5.0),
+                    prompt: (12_000, 38_000),
+                    output: (1_200, 2_800),
+                    dp_rank: None,
+                    most: 160,
+                }],
+                change: |config| {
+                    config.decode_engine.reserved_output = Some(512);
+                    for engine in [&mut config.prefill_engine, &mut config.decode_engine] {
+                        engine.stream_interval = 16;
+                    }
+                },
+            },
+            Scenario::HotRank => Plan {
+                name: "hot-rank",
+                summary: "one of four decode ranks is full and queues, while decode's total looks harmless",
+                story: "\
+Decode has four data-parallel ranks with a pool each. Long prompts are all sent to rank 2: it is
+over 90 % full and requests wait there, the others are a third full, decode as a whole not even
+half. Look at max= in X-KV-Pools, at the pools of decode at /sources, and at TTFT's p99.",
+                traffic: vec![
+                    Traffic {
+                        rate: Rate::steady(4.0),
+                        prompt: (8_000, 24_000),
+                        output: (400, 800),
+                        dp_rank: None,
+                        most: 120,
+                    },
+                    Traffic {
+                        rate: Rate::steady(1.0),
+                        prompt: (40_000, 80_000),
+                        output: (600, 1_200),
+                        dp_rank: Some(2),
+                        most: 16,
+                    },
+                ],
+                change: |config| {
+                    config.decode_engine.dp_ranks = 4;
+                    config.decode_engine.capacity /= 4;
+                },
+            },
+            Scenario::DecodeRestart => Plan {
+                name: "decode-restart",
+                summary: "each minute the decode server is gone for 10 s: unknown, with the reason, then back",
+                story: "\
+After 15 s, and each minute from then on, the decode server is gone for 10 s: streams break off,
+and decode's usage is unknown (unreachable). Then it is back, fresh: unknown (absent) until its
+first requests have run a second. Look at unknown= in X-KV-Pools, at /sources, at the router's 502.",
+                traffic: vec![light()],
+                change: |config| {
+                    config.decode_script = Some(Script {
+                        changes: &[
+                            (15, Condition::Down),
+                            (25, Condition::Starting),
+                            (28, Condition::Serving),
+                        ],
+                        every: 60,
+                    });
+                },
+            },
+            Scenario::MetricsOff => Plan {
+                name: "metrics-off",
+                summary: "decode serves, but without --enable-metrics: its usage is unknown",
+                story: "\
+The decode server runs without --enable-metrics: requests are answered, and its usage is unknown.
+Look at /sources: it says what is wrong and what to do, as kvgauge doctor does.",
+                traffic: vec![light()],
+                change: |config| config.decode_engine.metrics = false,
+            },
+            Scenario::Hung => Plan {
+                name: "hung",
+                summary: "decode's scheduler hangs, for 30 s and for 90: its page stands still, as do requests",
+                story: "\
+After 15 s decode's scheduler hangs for 30 s, after 75 s for 90 s; each three minutes again. Its
+HTTP server still answers, so its page stands still: usage does not move while requests wait. Look
+at kvgauge_source_unchanged_seconds on /metrics, and at a chat call that does not go on.",
+                traffic: vec![light()],
+                change: |config| {
+                    config.decode_script = Some(Script {
+                        // The second one is long enough for alerts to notice.
+                        changes: &[
+                            (15, Condition::Hung),
+                            (45, Condition::Serving),
+                            (75, Condition::Hung),
+                            (165, Condition::Serving),
+                        ],
+                        every: 180,
+                    });
+                },
+            },
+        }
+    }
+}
+
+/// Decode a tenth to a third full.
+fn light() -> Traffic {
+    Traffic {
+        rate: Rate {
+            low: 2.4,
+            high: 4.0,
+            period: Duration::from_secs(60),
+        },
+        prompt: (20_000, 60_000),
+        output: (100, 300),
+        dp_rank: None,
+        most: 64,
+    }
+}
+
+#[cfg(test)]
+mod tests;

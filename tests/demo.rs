@@ -1,0 +1,108 @@
+//! `kvgauge demo` as a user runs it: what it says at its begin, and that the scenarios show at `/kv` what
+//! they promise. Each scenario's figures over time are held in virtual time, in `src/sim/scenario/`.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
+
+mod support;
+
+use std::time::Duration;
+use support::demo::Demo;
+use support::kvgauge::run;
+use support::{fetch, get};
+
+/// Longer than a scenario takes to get there: only a failure takes that long.
+const LIMIT: Duration = Duration::from_secs(38);
+
+#[test]
+fn its_first_lines_say_what_will_be_seen_and_where_to_look() {
+    let demo = Demo::start("metrics-off");
+    let text = demo.text();
+    for said in [
+        "Scenario metrics-off (--scenario NAME for another; --help lists them):",
+        "without --enable-metrics",
+        "Look at /sources",
+    ] {
+        assert!(text.contains(said), "{said} in {text}");
+    }
+    // Requests are answered, and decode's usage is unknown for a reason that says what to do.
+    let state = demo.until(LIMIT, "prefill is known", "prefill", |role| role["usage"].is_number());
+    assert_eq!(state["unknown"], serde_json::Value::Null);
+    let decode = demo.role("decode");
+    assert!(decode["usage"].is_null());
+    assert_eq!(decode["unknown"], "not_read");
+    let source = demo.source("decode").to_string();
+    assert!(source.contains("start the server with --enable-metrics"), "{source}");
+    let body = r#"{"model":"demo/llama-70b","messages":[{"role":"user","content":"Hi"}],"max_tokens":2}"#;
+    let answer = fetch(
+        demo.listen,
+        support::client::post("/v1/chat/completions", "", body),
+    );
+    assert_eq!(answer.status(), 200);
+    assert!(!answer.head.has("x-kv-usage"));
+    let pools = answer.head.get("x-kv-pools").unwrap();
+    assert!(pools.contains("decode;unknown=not_read"), "{pools}");
+}
+
+#[test]
+fn another_name_is_wrong_usage_and_lists_the_scenarios() {
+    let output = run(&["demo", "--scenario", "bogus"]);
+    assert_eq!(output.status.code(), Some(64));
+    let said = String::from_utf8(output.stderr).unwrap();
+    let scenarios = ["calm", "rush", "full", "hot-rank", "decode-restart", "metrics-off", "hung"];
+    for name in scenarios {
+        let line = said.lines().find(|line| line.trim_start().starts_with(name));
+        assert!(line.unwrap_or_default().len() > 40, "{name} in {said}");
+    }
+}
+
+/// The decode server is gone and comes back without gauges; each is told with its reason.
+#[test]
+fn decode_restart_shows_unknown_with_its_reason_and_recovers() {
+    let demo = Demo::start("decode-restart");
+    let known = |role: &serde_json::Value| role["usage"].is_number();
+    demo.until(LIMIT, "decode is known", "decode", known);
+    let gone = demo.until(LIMIT, "decode is gone", "decode", |role| {
+        role["unknown"] == "unreachable"
+    });
+    assert!(gone["usage"].is_null(), "{gone}");
+    assert_eq!(demo.source("decode")["unknown"], "unreachable");
+    let prefill = demo.role("prefill");
+    assert!(known(&prefill), "prefill is still there: {prefill}");
+    let headers = get(demo.listen, "/v1/models").head;
+    assert!(!headers.has("x-kv-usage"));
+    let pools = headers.get("x-kv-pools").unwrap();
+    assert!(pools.contains("decode;unknown=unreachable"), "{pools}");
+
+    demo.until(LIMIT, "decode is back, fresh", "decode", |role| role["unknown"] == "absent");
+    let back = demo.until(LIMIT, "decode is known again", "decode", known);
+    assert!(back["usage"].as_f64().unwrap() < 0.5, "{back}");
+}
+
+/// The total looks harmless; the fullest pool tells.
+#[test]
+fn hot_rank_shows_in_the_fullest_pool_alone() {
+    let demo = Demo::start("hot-rank");
+    let hot = demo.until(LIMIT, "one rank is over 90 % full", "decode", |role| {
+        role["max"].as_f64().is_some_and(|max| max > 0.9)
+    });
+    assert!(hot["usage"].as_f64().unwrap() < 0.6, "{hot}");
+    assert_eq!(hot["pools"], 4);
+    let headers = get(demo.listen, "/v1/models").head;
+    let usage: f64 = headers.get("x-kv-usage").unwrap().parse().unwrap();
+    assert!(usage < 0.6, "{usage}");
+    let pools = headers.get("x-kv-pools").unwrap();
+    let decode = pools.split(", ").find(|member| member.starts_with("decode")).unwrap();
+    let max = decode.split(';').find_map(|parameter| parameter.strip_prefix("max="));
+    assert!(max.unwrap().parse::<f64>().unwrap() > 0.85, "{pools}");
+
+    let source = demo.source("decode");
+    let ranks: Vec<(String, f64)> = source["pools"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|pool| (pool["rank"].to_string(), pool["usage"].as_f64().unwrap()))
+        .collect();
+    let hot: Vec<_> = ranks.iter().filter(|(_, usage)| *usage > 0.8).collect();
+    assert_eq!((ranks.len(), hot.len()), (4, 1), "{ranks:?}");
+    assert!(hot[0].0.contains('2'), "{ranks:?}");
+}
