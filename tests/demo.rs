@@ -25,14 +25,20 @@ fn its_first_lines_say_what_will_be_seen_and_where_to_look() {
         assert!(text.contains(said), "{said} in {text}");
     }
     // Requests are answered, and decode's usage is unknown for a reason that says what to do.
-    let state = demo.until(LIMIT, "prefill is known", "prefill", |role| role["usage"].is_number());
+    let state = demo.until(LIMIT, "prefill is known", "prefill", |role| {
+        role["usage"].is_number()
+    });
     assert_eq!(state["unknown"], serde_json::Value::Null);
     let decode = demo.role("decode");
     assert!(decode["usage"].is_null());
     assert_eq!(decode["unknown"], "not_read");
     let source = demo.source("decode").to_string();
-    assert!(source.contains("start the server with --enable-metrics"), "{source}");
-    let body = r#"{"model":"demo/llama-70b","messages":[{"role":"user","content":"Hi"}],"max_tokens":2}"#;
+    assert!(
+        source.contains("start the server with --enable-metrics"),
+        "{source}"
+    );
+    let body =
+        r#"{"model":"demo/llama-70b","messages":[{"role":"user","content":"Hi"}],"max_tokens":2}"#;
     let answer = fetch(
         demo.listen,
         support::client::post("/v1/chat/completions", "", body),
@@ -48,9 +54,19 @@ fn another_name_is_wrong_usage_and_lists_the_scenarios() {
     let output = run(&["demo", "--scenario", "bogus"]);
     assert_eq!(output.status.code(), Some(64));
     let said = String::from_utf8(output.stderr).unwrap();
-    let scenarios = ["calm", "rush", "full", "hot-rank", "decode-restart", "metrics-off", "hung"];
+    let scenarios = [
+        "calm",
+        "rush",
+        "full",
+        "hot-rank",
+        "decode-restart",
+        "metrics-off",
+        "hung",
+    ];
     for name in scenarios {
-        let line = said.lines().find(|line| line.trim_start().starts_with(name));
+        let line = said
+            .lines()
+            .find(|line| line.trim_start().starts_with(name));
         assert!(line.unwrap_or_default().len() > 40, "{name} in {said}");
     }
 }
@@ -73,7 +89,9 @@ fn decode_restart_shows_unknown_with_its_reason_and_recovers() {
     let pools = headers.get("x-kv-pools").unwrap();
     assert!(pools.contains("decode;unknown=unreachable"), "{pools}");
 
-    demo.until(LIMIT, "decode is back, fresh", "decode", |role| role["unknown"] == "absent");
+    demo.until(LIMIT, "decode is back, fresh", "decode", |role| {
+        role["unknown"] == "absent"
+    });
     let back = demo.until(LIMIT, "decode is known again", "decode", known);
     assert!(back["usage"].as_f64().unwrap() < 0.5, "{back}");
 }
@@ -91,8 +109,13 @@ fn hot_rank_shows_in_the_fullest_pool_alone() {
     let usage: f64 = headers.get("x-kv-usage").unwrap().parse().unwrap();
     assert!(usage < 0.6, "{usage}");
     let pools = headers.get("x-kv-pools").unwrap();
-    let decode = pools.split(", ").find(|member| member.starts_with("decode")).unwrap();
-    let max = decode.split(';').find_map(|parameter| parameter.strip_prefix("max="));
+    let decode = pools
+        .split(", ")
+        .find(|member| member.starts_with("decode"))
+        .unwrap();
+    let max = decode
+        .split(';')
+        .find_map(|parameter| parameter.strip_prefix("max="));
     assert!(max.unwrap().parse::<f64>().unwrap() > 0.85, "{pools}");
 
     let source = demo.source("decode");

@@ -460,11 +460,17 @@ async fn without_metrics_a_worker_answers_404_and_serves() {
     let worker = Worker::start(free(), config).await.unwrap();
     for path in ["/metrics", "/metrics/"] {
         let answer = get(worker.addr, path).await;
-        assert_eq!((answer.status, &*answer.body), (404, r#"{"detail":"Not Found"}"#));
+        assert_eq!(
+            (answer.status, &*answer.body),
+            (404, r#"{"detail":"Not Found"}"#)
+        );
     }
     let answer = post(worker.addr, "/v1/chat/completions", chat("hi", false)).await;
     assert_eq!(answer.status, 200);
-    assert_eq!(get(worker.addr, "/server_info").await.json()["enable_metrics"], false);
+    assert_eq!(
+        get(worker.addr, "/server_info").await.json()["enable_metrics"],
+        false
+    );
 }
 
 /// As a killed process: its streams break off, its port refuses, and the next one at that port knows

@@ -67,7 +67,12 @@ fn demo(args: &DemoArgs) -> anyhow::Result<()> {
         .build()
         .context("There is no runtime for the demo")?;
     let mut out = io::stdout();
-    let drawn = write!(out, "{}", where_to_look(args.scenario, &server, &deployment)).and_then(|()| out.flush());
+    let drawn = write!(
+        out,
+        "{}",
+        where_to_look(args.scenario, &server, &deployment)
+    )
+    .and_then(|()| out.flush());
     if drawn.is_ok() {
         runtime.block_on(async {
             tokio::select! {

@@ -36,7 +36,10 @@ impl TypedValueParser for ScenarioParser {
         }
         let typed = value.to_string_lossy();
         let arg = arg.map_or_else(|| "--scenario".to_owned(), ToString::to_string);
-        let said = format!("there is no scenario '{typed}' for '{arg}'; there are:{}\n", lines());
+        let said = format!(
+            "there is no scenario '{typed}' for '{arg}'; there are:{}\n",
+            lines()
+        );
         let mut error = Error::raw(ErrorKind::InvalidValue, said).with_cmd(command);
         error.insert(ContextKind::InvalidArg, ContextValue::String(arg));
         Err(error)

@@ -1,8 +1,8 @@
 //! `kvgauge sim` (hidden): simulated servers in a process of their own, for tests with real routers
 //! and for trying `kvgauge serve` without a GPU.
 
-use crate::kv::Role;
 use super::scenario::ScenarioParser;
+use crate::kv::Role;
 use crate::sim::{Deployment, DeploymentConfig, EngineConfig, Scenario, Worker};
 use anyhow::Context as _;
 use std::net::SocketAddr;

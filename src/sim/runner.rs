@@ -203,13 +203,7 @@ impl Runner {
         inner.life
     }
 
-    pub(crate) fn http_ended(
-        &self,
-        life: u64,
-        method: &str,
-        endpoint: &str,
-        status: Option<u16>,
-    ) {
+    pub(crate) fn http_ended(&self, life: u64, method: &str, endpoint: &str, status: Option<u16>) {
         let mut inner = self.shared.lock();
         if inner.life == life {
             inner.engine.http_ended(method, endpoint, status);
@@ -463,7 +457,9 @@ mod tests {
         let mut sixth = decode.submit(request(1_000, 100, Some(12))).unwrap();
         assert_eq!(sixth.end().await.end, Some(End::Finished));
         let page = decode.page();
-        let finished = page.lines().find(|line| line.starts_with("sglang:num_requests_total{"));
+        let finished = page
+            .lines()
+            .find(|line| line.starts_with("sglang:num_requests_total{"));
         assert!(finished.unwrap().ends_with(" 1.0"), "{finished:?}");
     }
 
@@ -475,7 +471,10 @@ mod tests {
         runner.set(Condition::Hung);
         let gauges = |page: String| {
             let gauge = |line: &&str| line.starts_with("sglang:num_") || line.contains("_used_");
-            page.lines().filter(gauge).map(str::to_owned).collect::<Vec<_>>()
+            page.lines()
+                .filter(gauge)
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
         };
         let mut before = gauges(runner.page());
         let mut late = runner.submit(request(1_000, 10, None)).unwrap();

@@ -167,14 +167,12 @@ fn other(runner: &Runner, method: &Method, path: &str) -> Response<Body> {
             response
         }
         // `/metrics/anything` is the page too.
-        (_, path)
-            if config.metrics && (path == "/metrics" || path.starts_with("/metrics/")) =>
-        {
+        (_, path) if config.metrics && (path == "/metrics" || path.starts_with("/metrics/")) => {
             response(
-            ok,
-            "text/plain; version=0.0.4; charset=utf-8",
-            Body::chunked(runner.page()),
-        )
+                ok,
+                "text/plain; version=0.0.4; charset=utf-8",
+                Body::chunked(runner.page()),
+            )
         }
         (_, "/server_info" | "/get_server_info") => json_response(ok, server_info(&config)),
         (_, "/model_info" | "/get_model_info") => json_response(ok, model_info(&config)),
@@ -378,8 +376,7 @@ fn load(timestamp: f64, dp_rank: u32, loads: &Loads, config: &EngineConfig) -> V
             "retracted": loads.decode_retracted_queue_reqs,
         },
     });
-    if let (Value::Object(load), Ok(Value::Object(core))) =
-        (&mut load, serde_json::to_value(loads))
+    if let (Value::Object(load), Ok(Value::Object(core))) = (&mut load, serde_json::to_value(loads))
     {
         let queues = |name: &String| name.ends_with("_queue_reqs");
         load.extend(core.into_iter().filter(|(name, _)| !queues(name)));

@@ -82,7 +82,9 @@ impl Demo {
         let sources = self.get("/sources").json();
         let all = sources["sources"].as_array().unwrap();
         let found = all.iter().find(|one| one["name"] == name);
-        found.unwrap_or_else(|| panic!("no {name} in {sources}")).clone()
+        found
+            .unwrap_or_else(|| panic!("no {name} in {sources}"))
+            .clone()
     }
 
     /// Waits until a role is as `look` wants it.

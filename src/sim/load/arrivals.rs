@@ -176,11 +176,21 @@ mod tests {
 
     #[test]
     fn kinds_come_each_at_its_own_rate() {
-        let both = [traffic(4.0, 4.0), Traffic { dp_rank: Some(2), ..traffic(1.0, 1.0) }];
+        let both = [
+            traffic(4.0, 4.0),
+            Traffic {
+                dp_rank: Some(2),
+                ..traffic(1.0, 1.0)
+            },
+        ];
         let calls: Vec<Call> = Arrivals::new("m", &both, 1).take(1_000).collect();
         let second = calls.iter().filter(|call| call.kind == 1).count();
         assert!((190..210).contains(&second), "{second}");
-        assert!(calls.iter().all(|call| (call.kind == 1) == (call.dp_rank == Some(2))));
+        assert!(
+            calls
+                .iter()
+                .all(|call| (call.kind == 1) == (call.dp_rank == Some(2)))
+        );
         assert_eq!(Arrivals::new("m", &[], 1).next(), None);
     }
 }

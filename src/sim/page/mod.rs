@@ -263,7 +263,8 @@ impl Page {
             labels.push(("dp_rank", &cache_dp));
         }
         let pid = own_pid(&labels, dp);
-        if let (Some(pid), Some(label)) = (&pid, labels.iter_mut().find(|(name, _)| *name == "pid")) {
+        if let (Some(pid), Some(label)) = (&pid, labels.iter_mut().find(|(name, _)| *name == "pid"))
+        {
             label.1 = pid;
         }
         labels.sort_unstable();

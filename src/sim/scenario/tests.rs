@@ -39,7 +39,11 @@ impl Look {
     /// Used over capacity, all ranks together. None without gauges.
     fn usage(&self) -> Option<f64> {
         let used = self.gauges("kv_used_tokens");
-        let capacity: u64 = self.decode.iter().map(|rank| rank.max_total_num_tokens).sum();
+        let capacity: u64 = self
+            .decode
+            .iter()
+            .map(|rank| rank.max_total_num_tokens)
+            .sum();
         (!used.is_empty()).then(|| used.iter().sum::<f64>() / capacity as f64)
     }
 
@@ -162,8 +166,17 @@ fn show(scenario: Scenario, looks: &[Look], outcomes: &Outcomes) {
             prefill.token_usage,
         );
     }
-    let ended = |end| outcomes.iter().filter(|outcome| outcome.2 == Some(end)).count();
-    println!("{} finished, {} failed", ended(End::Finished), ended(End::Failed));
+    let ended = |end| {
+        outcomes
+            .iter()
+            .filter(|outcome| outcome.2 == Some(end))
+            .count()
+    };
+    println!(
+        "{} finished, {} failed",
+        ended(End::Finished),
+        ended(End::Failed)
+    );
     for from in (0..looks.len() as u64).step_by(10) {
         let span = from..from + 10;
         let any = outcomes.iter().any(|(at, _, end)| {
@@ -171,7 +184,12 @@ fn show(scenario: Scenario, looks: &[Look], outcomes: &Outcomes) {
         });
         if any {
             let of = |percent| ttft(outcomes, span.clone(), percent);
-            println!("{from:3} s  TTFT p50 {:.2?} p90 {:.2?} p99 {:.2?}", of(50), of(90), of(99));
+            println!(
+                "{from:3} s  TTFT p50 {:.2?} p90 {:.2?} p99 {:.2?}",
+                of(50),
+                of(90),
+                of(99)
+            );
         }
     }
 }
@@ -179,9 +197,8 @@ fn show(scenario: Scenario, looks: &[Look], outcomes: &Outcomes) {
 #[test]
 fn the_same_seed_gives_the_same_requests_at_the_same_times() {
     for scenario in Scenario::ALL {
-        let first = |seed| -> Vec<Call> {
-            scenario.load(MODEL, seed).arrivals().take(500).collect()
-        };
+        let first =
+            |seed| -> Vec<Call> { scenario.load(MODEL, seed).arrivals().take(500).collect() };
         assert_eq!(first(1), first(1));
         assert_ne!(first(1), first(2));
     }
@@ -191,7 +208,10 @@ fn the_same_seed_gives_the_same_requests_at_the_same_times() {
 async fn the_same_seed_gives_the_same_run() {
     let of = |seed| async move {
         let (looks, _) = play(Scenario::HotRank, seed, 8).await;
-        looks.iter().map(|look| (look.ranks(), look.decode())).collect::<Vec<_>>()
+        looks
+            .iter()
+            .map(|look| (look.ranks(), look.decode()))
+            .collect::<Vec<_>>()
     };
     assert_eq!(of(1).await, of(1).await);
     assert_ne!(of(1).await, of(2).await);
@@ -201,8 +221,17 @@ async fn the_same_seed_gives_the_same_run() {
 fn names_are_those_that_are_typed() {
     for scenario in Scenario::ALL {
         assert_eq!(Scenario::named(scenario.name()), Some(scenario));
-        assert!(scenario.summary().len() <= 86, "one line: {}", scenario.summary());
-        assert!(scenario.story().lines().all(|line| line.chars().count() <= 100));
+        assert!(
+            scenario.summary().len() <= 86,
+            "one line: {}",
+            scenario.summary()
+        );
+        assert!(
+            scenario
+                .story()
+                .lines()
+                .all(|line| line.chars().count() <= 100)
+        );
     }
     assert_eq!(Scenario::named("bogus"), None);
     assert_eq!(Scenario::default(), Scenario::ALL[0]);
