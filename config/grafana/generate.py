@@ -5,7 +5,8 @@
 Needs Python 3.10 or newer and nothing else.
 
 The rules of every query:
-- What is unknown has no series, and none is made up: no `or vector(0)`, and `noValue` says "unknown".
+- What is unknown has no series, and none is made up: no `or vector(0)`, and `noValue` says "unknown",
+  also where the reason may be another one.
 - Several kvgauges before the same engines say the same of KV, so there the largest of a deployment is
   taken (`kv`, `engine`). What each kvgauge counts for itself is added up (`own`).
 - Engines keep their own names: `A or B` has SGLang's and vLLM's.
@@ -102,7 +103,7 @@ def panel(kind, title, description, queries, unit="short", width=8, height=8, ba
     defaults = {
         "color": {"mode": "thresholds" if kind in ("stat", "state-timeline") else "palette-classic"},
         "mappings": more.pop("mappings", []),
-        "noValue": UNKNOWN,
+        "noValue": more.pop("nothing", UNKNOWN),
         "thresholds": steps(bands or PLAIN),
         "unit": unit,
     }
@@ -229,12 +230,18 @@ KV = [
         },
     ),
     stat(
-        "Unknown, and why",
-        "A field for each role whose usage is unknown now, named by the reason: unreachable (nobody answers), stale (the last good reading is too old), absent (the page has no KV gauges: metrics off, or no request yet), invalid, not_read. Empty while all is known, and also while kvgauge is not scraped.",
-        [(f"max by (deployment, role, reason) (kvgauge_kv_unknown{{{HERE},role=~\"$role\"}})", "{{role}}: {{reason}}")],
+        "Known, or why not",
+        "A field for each role. An unknown one is named with the reason: unreachable (nobody answers), stale (the last good reading is too old), absent (the page has no KV gauges: metrics off, or no request yet), invalid (a gauge holds what can't be), not_read. No field: kvgauge itself is not scraped.",
+        [
+            (
+                f"max by (deployment, role, reason) (kvgauge_kv_unknown{{{HERE},role=~\"$role\"}})\n"
+                f"or max by (deployment, role) (kvgauge_kv_usage_ratio{{{OF_ROLE}}}) * 0",
+                "{{role}} {{reason}}",
+            )
+        ],
         unit="none",
-        bands=[("red", None)],
-        mappings=mapped(v1=("unknown", "red")),
+        bands=[("green", None), ("red", 1)],
+        mappings=mapped(v0=("known", "green"), v1=("unknown", "red")),
         width=8,
     ),
     ratio(
@@ -481,7 +488,7 @@ LATENCY = [
     ),
     quantiles(
         "Time per output token, of the engines",
-        "Mean of each request. (SGLang before 0.5.10 has none.)",
+        "Mean of each request. SGLang 0.5.10 and older have none.",
         engine_quantile,
         ["sglang:request_time_per_output_token_seconds", "vllm:request_time_per_output_token_seconds"],
         width=12,
@@ -637,6 +644,7 @@ PROXY = [
         "s",
         bands=[("green", None), ("red", 60)],
         min=0,
+        nothing="nothing runs, or unknown",
     ),
     lines(
         "Reading the sources",
@@ -702,6 +710,7 @@ PROXY = [
         ],
         min=0,
         decimals=0,
+        nothing="no discovery, or unknown",
     ),
 ]
 
