@@ -11,7 +11,6 @@
 mod support;
 
 use kvgauge::exposition::{self, Format, Limits, Prepared};
-use serde_json::Value;
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::io::Write;

@@ -97,6 +97,13 @@ fn chat(text: &str, stream: bool) -> String {
     body.to_string()
 }
 
+/// What the page of an engine says of the tokens in use, where it says it.
+fn used(page: &str) -> Option<f64> {
+    page.lines()
+        .find(|line| line.starts_with("sglang:kv_used_tokens{"))
+        .map(|line| line.rsplit(' ').next().unwrap().parse().unwrap())
+}
+
 fn free() -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], 0))
 }
@@ -390,11 +397,6 @@ fn real(name: &str) -> BTreeSet<(String, String, BTreeSet<String>)> {
 async fn usage_follows_the_requests() {
     let servers = servers().await;
     let decode = servers.decode.addr;
-    let used = |page: &str| {
-        page.lines()
-            .find(|line| line.starts_with("sglang:kv_used_tokens{"))
-            .map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap())
-    };
     let calls: Vec<_> = (0..8)
         .map(|_| {
             let to = servers.router.addr;
@@ -462,7 +464,7 @@ async fn without_metrics_a_worker_answers_404_and_serves() {
         let answer = get(worker.addr, path).await;
         assert_eq!(
             (answer.status, &*answer.body),
-            (404, r#"{"detail":"Not Found"}"#)
+            (StatusCode::NOT_FOUND, r#"{"detail":"Not Found"}"#)
         );
     }
     let answer = post(worker.addr, "/v1/chat/completions", chat("hi", false)).await;
@@ -488,7 +490,7 @@ async fn a_worker_that_goes_down_is_refused_and_comes_back_fresh() {
     eventually(gauges).await;
     servers.decode.runner.set(Condition::Down);
     let broken = long.await.unwrap();
-    assert_eq!((broken.status, broken.whole), (200, false));
+    assert_eq!((broken.status, broken.whole), (StatusCode::OK, false));
     let refused = || async move { tokio::net::TcpStream::connect(decode).await.is_err() };
     eventually(refused).await;
     let ask = || post(router, "/v1/chat/completions", chat("hi", false));

@@ -352,7 +352,7 @@ mod tests {
             ("kvgauge check", "<FILE>"),
             (
                 "kvgauge demo --scenario bogus",
-                "\n  decode-restart  each minute the decode server is gone",
+                "\n  decode-restart  decode gone for 10 s each minute",
             ),
             (
                 "kvgauge demo --scenario bogus",

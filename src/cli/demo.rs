@@ -205,6 +205,7 @@ fn live_line(states: &[RoleState], clients: u64) -> String {
                 known(decode.and_then(|s| s.running)),
                 known(decode.and_then(|s| s.queued)),
             );
+            line.push_str(&more(decode));
         }
         // The engines publish nothing before their first batch.
         Err(Unknown::Absent) => {
@@ -224,6 +225,27 @@ fn live_line(states: &[RoleState], clients: u64) -> String {
     }
     let _ = write!(line, " | clients {clients}");
     line
+}
+
+/// What is said of decode only where there is something to say: requests that wait for room, and the
+/// fullest of several pools.
+fn more(decode: Option<&RoleState>) -> String {
+    let mut more = String::new();
+    let Some(decode) = decode else {
+        return more;
+    };
+    if let Some(waiting) = decode.queues.prealloc.filter(|n| *n > 0) {
+        let _ = write!(more, " prealloc {}", number(waiting));
+    }
+    if let Some(max) = decode.max.filter(|_| decode.pools > 1) {
+        let _ = write!(
+            more,
+            " | fullest of {} pools {:.0}%",
+            decode.pools,
+            max * 100.0
+        );
+    }
+    more
 }
 
 /// `?` for what is not known.
@@ -246,9 +268,15 @@ mod tests {
         decode.usage = Ok(0.5);
         decode.used = Some(1_290_752);
         decode.capacity = Some(2_581_504);
-        let line = live_line(&[decode], 3);
+        let line = live_line(std::slice::from_ref(&decode), 3);
         assert!(line.contains("50.00% [##########..........]"), "{line}");
         assert!(line.contains("1,290,752 / 2,581,504 tokens"), "{line}");
-        assert!(line.contains("running ? queued ?"), "{line}");
+        assert!(line.contains("running ? queued ? | prefill"), "{line}");
+        decode.queues.prealloc = Some(1_200);
+        decode.max = Some(0.973);
+        decode.pools = 4;
+        let line = live_line(std::slice::from_ref(&decode), 3);
+        let said = "queued ? prealloc 1,200 | fullest of 4 pools 97% | prefill";
+        assert!(line.contains(said), "{line}");
     }
 }

@@ -42,12 +42,10 @@ impl Demo {
             lines
                 .wait(PATIENCE, |lines, _| {
                     let text = String::from_utf8_lossy(&lines.join(&b'\n')).into_owned();
-                    let mut words = text.split_whitespace();
-                    let url = words.find_map(|word| {
+                    text.split_whitespace().find_map(|word| {
                         let address = word.strip_prefix("http://")?.strip_suffix(path)?;
                         address.parse().ok()
-                    });
-                    url
+                    })
                 })
                 .unwrap_or_else(|| panic!("the demo did not say where its {path} is"))
         };

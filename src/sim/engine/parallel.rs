@@ -131,9 +131,9 @@ impl DataParallel {
 
     /// Evicts the prefix caches; false while requests are in a rank.
     pub fn flush_cache(&mut self) -> bool {
-        self.ranks
-            .iter_mut()
-            .fold(true, |all, engine| engine.flush_cache() && all)
+        let mut all = true;
+        self.each(|engine| all &= engine.flush_cache());
+        all
     }
 
     /// The Prometheus page now.

@@ -106,25 +106,26 @@ impl Scenario {
         match self {
             Scenario::Calm => Plan {
                 name: "calm",
-                summary: "light load: decode a tenth to a third full, nothing queues (the default)",
+                summary: "light load: decode 10 to 30 % full, nothing queues",
                 story: "Decode stays between a tenth and a third full, and nothing queues.",
                 traffic: vec![light()],
                 change: |_| {},
             },
             Scenario::Rush => Plan {
                 name: "rush",
-                summary: "load in waves of 40 s: usage swings, queues and TTFT come and go",
+                summary: "waves of load: usage swings, queues and TTFT come and go",
                 story: "\
-Each 40 s a wave of requests comes. Before its crest prefill can't keep up: its queue grows and
-TTFT with it, decode fills; then all of it ebbs away. Look at queued and at the queues of both roles.",
+A wave of requests comes each minute. Towards its crest prefill can't keep up:
+queues grow, TTFT with them, and decode fills; then all of it ebbs away.
+Look at usage, at queued, and at the queues of both roles in X-KV-Pools.",
                 traffic: vec![Traffic {
                     rate: Rate {
-                        low: 0.5,
-                        high: 8.5,
-                        period: Duration::from_secs(40),
+                        low: 0.3,
+                        high: 7.5,
+                        period: Duration::from_secs(60),
                     },
                     prompt: (30_000, 90_000),
-                    output: (200, 500),
+                    output: (150, 450),
                     dp_rank: None,
                     most: 96,
                 }],
@@ -132,10 +133,12 @@ TTFT with it, decode fills; then all of it ebbs away. Look at queued and at the 
             },
             Scenario::Full => Plan {
                 name: "full",
-                summary: "more comes than fits: decode over 95 % full, requests wait and are retracted",
+                summary: "more than fits: over 95 % full, requests wait, some retracted",
                 story: "\
-Decode is over 85 % full after some 20 s and over 95 % soon after, and stays there. Requests wait
-for room (prealloc), TTFT grows, and now and then one loses its room to others (preempted).",
+Decode is over 85 % full after some 20 s, over 95 % soon after, and stays so.
+Requests wait for room (prealloc), TTFT grows, and now and then one loses its
+room to others (retracted). Look at usage and prealloc in X-KV-Pools, and at
+preempted at /kv.",
                 traffic: vec![Traffic {
                     rate: Rate::steady(5.0),
                     prompt: (12_000, 38_000),
@@ -144,7 +147,7 @@ for room (prealloc), TTFT grows, and now and then one loses its room to others (
                     most: 160,
                 }],
                 change: |config| {
-                    config.decode_engine.reserved_output = Some(512);
+                    config.decode_engine.reserved_output = Some(128);
                     for engine in [&mut config.prefill_engine, &mut config.decode_engine] {
                         engine.stream_interval = 16;
                     }
@@ -152,25 +155,26 @@ for room (prealloc), TTFT grows, and now and then one loses its room to others (
             },
             Scenario::HotRank => Plan {
                 name: "hot-rank",
-                summary: "one of four decode ranks is full and queues, while decode's total looks harmless",
+                summary: "one decode rank of four full and queueing, the total harmless",
                 story: "\
-Decode has four data-parallel ranks with a pool each. Long prompts are all sent to rank 2: it is
-over 90 % full and requests wait there, the others are a third full, decode as a whole not even
-half. Look at max= in X-KV-Pools, at the pools of decode at /sources, and at TTFT's p99.",
+Decode has four data-parallel ranks with a pool each, and long prompts are all
+sent to rank 2: it is over 90 % full and requests wait there, while the others
+are a third full, and decode as a whole not even half. Look at max= beside
+usage= in X-KV-Pools, at decode's pools at /sources, and at TTFT's p99.",
                 traffic: vec![
                     Traffic {
-                        rate: Rate::steady(4.0),
+                        rate: Rate::steady(3.6),
                         prompt: (8_000, 24_000),
                         output: (400, 800),
                         dp_rank: None,
                         most: 120,
                     },
                     Traffic {
-                        rate: Rate::steady(1.0),
-                        prompt: (40_000, 80_000),
+                        rate: Rate::steady(1.8),
+                        prompt: (20_000, 34_000),
                         output: (600, 1_200),
                         dp_rank: Some(2),
-                        most: 16,
+                        most: 32,
                     },
                 ],
                 change: |config| {
@@ -180,11 +184,12 @@ half. Look at max= in X-KV-Pools, at the pools of decode at /sources, and at TTF
             },
             Scenario::DecodeRestart => Plan {
                 name: "decode-restart",
-                summary: "each minute the decode server is gone for 10 s: unknown, with the reason, then back",
+                summary: "decode gone for 10 s each minute: unknown, then back fresh",
                 story: "\
-After 15 s, and each minute from then on, the decode server is gone for 10 s: streams break off,
-and decode's usage is unknown (unreachable). Then it is back, fresh: unknown (absent) until its
-first requests have run a second. Look at unknown= in X-KV-Pools, at /sources, at the router's 502.",
+After 15 s, and each minute from then on, the decode server is gone for 10 s:
+streams break off, calls get the router's 502, decode's usage is unknown
+(unreachable). Then it is back without gauges (absent), until its first
+requests have run a second. Look at X-KV-Pools and at /sources.",
                 traffic: vec![light()],
                 change: |config| {
                     config.decode_script = Some(Script {
@@ -199,20 +204,22 @@ first requests have run a second. Look at unknown= in X-KV-Pools, at /sources, a
             },
             Scenario::MetricsOff => Plan {
                 name: "metrics-off",
-                summary: "decode serves, but without --enable-metrics: its usage is unknown",
+                summary: "decode serves without --enable-metrics: usage unknown",
                 story: "\
-The decode server runs without --enable-metrics: requests are answered, and its usage is unknown.
-Look at /sources: it says what is wrong and what to do, as kvgauge doctor does.",
+The decode server runs without --enable-metrics: it serves, and its usage is
+unknown. Look at /sources: it says what is wrong and what to do, as
+kvgauge doctor does.",
                 traffic: vec![light()],
                 change: |config| config.decode_engine.metrics = false,
             },
             Scenario::Hung => Plan {
                 name: "hung",
-                summary: "decode's scheduler hangs, for 30 s and for 90: its page stands still, as do requests",
+                summary: "decode's scheduler hangs now and then: its page stands still",
                 story: "\
-After 15 s decode's scheduler hangs for 30 s, after 75 s for 90 s; each three minutes again. Its
-HTTP server still answers, so its page stands still: usage does not move while requests wait. Look
-at kvgauge_source_unchanged_seconds on /metrics, and at a chat call that does not go on.",
+After 15 s decode's scheduler hangs for 30 s, after 75 s for 90 s; so it goes
+on every three minutes. Its HTTP server still answers, so that its page stands
+still: usage does not move, while requests wait. Look at
+kvgauge_source_unchanged_seconds on /metrics, and at a call without a token.",
                 traffic: vec![light()],
                 change: |config| {
                     config.decode_script = Some(Script {

@@ -57,8 +57,14 @@ impl Look {
     }
 }
 
-/// What became of the requests: when each came, how long its first token took, how it ended.
-type Outcomes = Vec<(Duration, Duration, Option<End>)>;
+/// What became of the requests.
+#[derive(Debug, Default)]
+struct Outcomes {
+    /// When each came that got its first token, and how long that took.
+    first: Vec<(Duration, Duration)>,
+    finished: usize,
+    failed: usize,
+}
 
 /// Plays a scenario for so many seconds.
 async fn play(scenario: Scenario, seed: u64, seconds: u64) -> (Vec<Look>, Outcomes) {
@@ -70,7 +76,7 @@ async fn play(scenario: Scenario, seed: u64, seconds: u64) -> (Vec<Look>, Outcom
     if let Some(script) = config.decode_script {
         tokio::spawn(script.run(decode.clone()));
     }
-    let outcomes = Arc::new(Mutex::new(Outcomes::new()));
+    let outcomes = Arc::new(Mutex::new(Outcomes::default()));
     let load = scenario.load(MODEL, seed);
     let calls = comes(load, prefill.clone(), decode.clone(), Arc::clone(&outcomes));
     let calls = tokio::spawn(calls);
@@ -109,13 +115,19 @@ async fn comes(load: Load, prefill: Runner, decode: Runner, outcomes: Arc<Mutex<
         tokio::spawn(async move {
             let _token = token;
             let Ok((_first, mut second)) = tickets else {
-                let outcome = (call.at, Duration::ZERO, Some(End::Failed));
-                return outcomes.lock().unwrap().push(outcome);
+                outcomes.lock().unwrap().failed += 1;
+                return;
             };
-            second.after(0).await;
-            let first = Instant::now() - began - call.at;
+            if second.after(0).await.tokens > 0 {
+                let took = Instant::now() - began - call.at;
+                outcomes.lock().unwrap().first.push((call.at, took));
+            }
             let end = second.end().await.end;
-            outcomes.lock().unwrap().push((call.at, first, end));
+            let mut outcomes = outcomes.lock().unwrap();
+            match end {
+                Some(End::Finished) => outcomes.finished += 1,
+                _ => outcomes.failed += 1,
+            }
         });
     }
 }
@@ -134,19 +146,21 @@ fn request(call: &Call, room: u64) -> Request {
     }
 }
 
-/// The value below which so many per cent of the times to the first token are.
-fn ttft(outcomes: &Outcomes, span: std::ops::Range<u64>, percent: usize) -> Duration {
-    let span = Duration::from_secs(span.start)..Duration::from_secs(span.end);
+/// The time to the first token, in seconds, that so many per cent of the requests of a span of seconds
+/// did not exceed. None where none of them has a token yet.
+fn ttft(outcomes: &Outcomes, span: std::ops::Range<u64>, percent: usize) -> Option<f64> {
     let mut times: Vec<Duration> = outcomes
+        .first
         .iter()
-        .filter(|(at, _, end)| span.contains(at) && *end == Some(End::Finished))
-        .map(|(_, first, _)| *first)
+        .filter(|(at, _)| span.contains(&at.as_secs()))
+        .map(|(_, took)| *took)
         .collect();
     times.sort();
-    times[(times.len() - 1) * percent / 100]
+    let last = times.len().checked_sub(1)?;
+    times.get(last * percent / 100).map(Duration::as_secs_f64)
 }
 
-/// `cargo test --lib scenario -- --nocapture` shows how a scenario looks.
+/// How a scenario looks, for whom a test fails; `cargo test --lib scenario -- --nocapture` for all.
 fn show(scenario: Scenario, looks: &[Look], outcomes: &Outcomes) {
     println!("{}", scenario.name());
     for look in looks {
@@ -166,31 +180,15 @@ fn show(scenario: Scenario, looks: &[Look], outcomes: &Outcomes) {
             prefill.token_usage,
         );
     }
-    let ended = |end| {
-        outcomes
-            .iter()
-            .filter(|outcome| outcome.2 == Some(end))
-            .count()
-    };
-    println!(
-        "{} finished, {} failed",
-        ended(End::Finished),
-        ended(End::Failed)
-    );
+    println!("{} finished, {} failed", outcomes.finished, outcomes.failed);
     for from in (0..looks.len() as u64).step_by(10) {
-        let span = from..from + 10;
-        let any = outcomes.iter().any(|(at, _, end)| {
-            (span.start..span.end).contains(&at.as_secs()) && *end == Some(End::Finished)
-        });
-        if any {
-            let of = |percent| ttft(outcomes, span.clone(), percent);
-            println!(
-                "{from:3} s  TTFT p50 {:.2?} p90 {:.2?} p99 {:.2?}",
-                of(50),
-                of(90),
-                of(99)
-            );
-        }
+        let of = |percent| ttft(outcomes, from..from + 10, percent).unwrap_or(f64::NAN);
+        println!(
+            "{from:3} s  TTFT p50 {:.2} p90 {:.2} p99 {:.2}",
+            of(50),
+            of(90),
+            of(99)
+        );
     }
 }
 
@@ -222,53 +220,196 @@ fn names_are_those_that_are_typed() {
     for scenario in Scenario::ALL {
         assert_eq!(Scenario::named(scenario.name()), Some(scenario));
         assert!(
-            scenario.summary().len() <= 86,
+            scenario.summary().len() <= 62,
             "one line: {}",
             scenario.summary()
         );
-        assert!(
-            scenario
-                .story()
-                .lines()
-                .all(|line| line.chars().count() <= 100)
-        );
+        assert!(scenario.story().lines().all(|line| line.len() <= 79));
     }
     assert_eq!(Scenario::named("bogus"), None);
     assert_eq!(Scenario::default(), Scenario::ALL[0]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn calm_is_calm() {
-    let (looks, outcomes) = play(Scenario::Calm, 1, 90).await;
+async fn calm_is_a_tenth_to_a_third_full_and_nothing_queues() {
+    let (looks, outcomes) = play(Scenario::Calm, 1, 120).await;
     show(Scenario::Calm, &looks, &outcomes);
+    for look in looks.iter().filter(|look| look.second > 6) {
+        let usage = look.usage().unwrap();
+        assert!(
+            (0.08..0.34).contains(&usage),
+            "{usage} after {} s",
+            look.second
+        );
+        assert_eq!(look.decode().decode_prealloc_queue_reqs, 0);
+        assert!(look.prefill.num_waiting_reqs <= 1);
+    }
+    assert_eq!(outcomes.failed, 0);
+    assert!(ttft(&outcomes, 0..110, 99).unwrap() < 1.0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn rush_comes_in_waves() {
-    let (looks, outcomes) = play(Scenario::Rush, 1, 90).await;
+async fn rush_swings_and_its_queues_and_ttft_come_and_go() {
+    let (looks, outcomes) = play(Scenario::Rush, 1, 136).await;
     show(Scenario::Rush, &looks, &outcomes);
+    let usage = |span: std::ops::Range<u64>| -> Vec<f64> {
+        let within = looks.iter().filter(|look| span.contains(&look.second));
+        within.filter_map(Look::usage).collect()
+    };
+    let queued = |second: usize| {
+        looks[second].prefill.num_waiting_reqs + looks[second].decode().decode_prealloc_queue_reqs
+    };
+    for crest in [30, 90] {
+        let high = usage(crest - 10..crest + 15)
+            .into_iter()
+            .fold(0.0, f64::max);
+        let low = usage(crest + 32..crest + 45)
+            .into_iter()
+            .fold(1.0, f64::min);
+        assert!(high > 0.7 && low < 0.3, "{low} to {high} around {crest} s");
+        assert!((crest..crest + 10).any(|second| queued(second as usize) > 10));
+        assert!((crest + 34..crest + 42).all(|second| queued(second as usize) <= 1));
+        let slow = ttft(&outcomes, crest..crest + 8, 50).unwrap();
+        let quick = ttft(&outcomes, crest + 33..crest + 40, 50).unwrap();
+        assert!(slow > 3.0 && quick < 1.0, "{slow} s, then {quick} s");
+    }
+    assert_eq!(outcomes.failed, 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn full_is_full() {
-    let (looks, outcomes) = play(Scenario::Full, 1, 90).await;
+async fn full_rises_into_the_bands_and_stays_with_queue_and_retractions() {
+    let (looks, outcomes) = play(Scenario::Full, 1, 120).await;
     show(Scenario::Full, &looks, &outcomes);
+    let over = |share| {
+        looks
+            .iter()
+            .find(|look| look.usage() > Some(share))
+            .unwrap()
+            .second
+    };
+    assert!((12..=25).contains(&over(0.85)), "{} s", over(0.85));
+    assert!(over(0.95) <= 30, "{} s", over(0.95));
+    for look in looks.iter().filter(|look| look.second > 30) {
+        let usage = look.usage().unwrap();
+        assert!(usage > 0.9, "{usage} after {} s", look.second);
+        assert!(look.decode().decode_prealloc_queue_reqs > 10);
+    }
+    let steady = looks.iter().filter(|look| look.second > 30);
+    let over_95 = steady
+        .clone()
+        .filter(|look| look.usage() > Some(0.95))
+        .count();
+    assert!(over_95 * 10 >= steady.count() * 8, "{over_95} s over 95 %");
+    let retracted = |second: usize| {
+        let counts = looks[second - 1].gauges("num_retracted_requests_total");
+        counts.first().copied().unwrap_or(0.0)
+    };
+    assert_eq!(retracted(15), 0.0);
+    assert!(
+        retracted(60) > 0.0 && retracted(120) > retracted(60),
+        "{}",
+        retracted(120)
+    );
+    assert!(ttft(&outcomes, 60..80, 50).unwrap() > 5.0);
+    assert_eq!(outcomes.failed, 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn hot_rank() {
-    let (looks, outcomes) = play(Scenario::HotRank, 1, 90).await;
+async fn hot_rank_is_over_nine_tenths_full_where_the_total_looks_harmless() {
+    let (looks, outcomes) = play(Scenario::HotRank, 1, 180).await;
     show(Scenario::HotRank, &looks, &outcomes);
+    let steady: Vec<&Look> = looks.iter().filter(|look| look.second > 30).collect();
+    let mut over_90 = 0;
+    for look in &steady {
+        let (ranks, total) = (look.ranks(), look.usage().unwrap());
+        assert_eq!(ranks.len(), 4);
+        assert!(total < 0.6, "{total} after {} s", look.second);
+        for (rank, usage) in ranks.iter().enumerate() {
+            let fits = if rank == 2 { 0.83..1.001 } else { 0.1..0.5 };
+            assert!(
+                fits.contains(usage),
+                "rank {rank} {usage} after {} s",
+                look.second
+            );
+        }
+        over_90 += usize::from(ranks[2] > 0.9);
+        for (rank, loads) in look.decode.iter().enumerate() {
+            assert_eq!(loads.decode_prealloc_queue_reqs > 0, rank == 2);
+        }
+    }
+    assert!(
+        over_90 * 10 >= steady.len() * 8,
+        "{over_90} s of {} over 90 %",
+        steady.len()
+    );
+    let (median, p99) = (ttft(&outcomes, 60..120, 50), ttft(&outcomes, 60..120, 99));
+    assert!(
+        median.unwrap() < 1.0 && p99.unwrap() > 4.0,
+        "{median:?} {p99:?}"
+    );
+    assert!(ttft(&outcomes, 0..5, 99).unwrap() < 2.0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn decode_restart() {
-    let (looks, outcomes) = play(Scenario::DecodeRestart, 1, 90).await;
+async fn decode_restart_takes_requests_along_and_comes_back_without_gauges() {
+    let (looks, outcomes) = play(Scenario::DecodeRestart, 1, 110).await;
     show(Scenario::DecodeRestart, &looks, &outcomes);
+    for round in [0, 60] {
+        let at = |second: usize| &looks[round + second - 1];
+        assert!(at(14).usage().is_some());
+        for second in 16..=25 {
+            assert_eq!(at(second).condition, Condition::Down);
+            assert_eq!(at(second).prefill.num_running_reqs, 0);
+        }
+        // The page is there again, its counters begin anew, and it has no gauge of usage.
+        for second in 26..=28 {
+            assert_eq!(at(second).condition, Condition::Starting);
+            assert_eq!(at(second).usage(), None);
+            assert_eq!(at(second).gauges("max_total_num_tokens").len(), 4);
+            assert!(at(second).gauges("generation_tokens_total").is_empty());
+        }
+        let back = at(32).usage().unwrap();
+        assert!((0.01..0.35).contains(&back), "{back}");
+    }
+    assert!(
+        outcomes.failed > 20 && outcomes.finished > 100,
+        "{outcomes:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
-async fn hung() {
-    let (looks, outcomes) = play(Scenario::Hung, 1, 90).await;
+async fn hung_stands_still_while_requests_run_and_goes_on() {
+    let (looks, outcomes) = play(Scenario::Hung, 1, 200).await;
     show(Scenario::Hung, &looks, &outcomes);
+    for (from, to) in [(15, 45), (75, 165)] {
+        let still = |look: &Look| {
+            let names = [
+                "kv_used_tokens",
+                "num_running_reqs",
+                "gen_throughput",
+                "num_queue_reqs",
+            ];
+            names.map(|name| look.gauges(name))
+        };
+        let first = still(&looks[from]);
+        assert!(first[1][0] > 0.0, "requests run");
+        for look in &looks[from..to - 1] {
+            assert_eq!(still(look), first, "after {} s", look.second);
+        }
+        assert_ne!(still(&looks[to + 3]), first, "it goes on");
+    }
+    // Whoever came meanwhile waited for it.
+    assert!(ttft(&outcomes, 16..40, 50).unwrap() > 10.0);
+    assert!(ttft(&outcomes, 62..72, 99).unwrap() < 2.0);
+    assert_eq!(outcomes.failed, 0);
+}
+
+#[test]
+fn metrics_are_off_on_decode_alone() {
+    let config = Scenario::MetricsOff.deployment(MODEL, 1);
+    assert!(config.prefill_engine.metrics && !config.decode_engine.metrics);
+    for scenario in Scenario::ALL {
+        let off = !scenario.deployment(MODEL, 1).decode_engine.metrics;
+        assert_eq!(off, scenario == Scenario::MetricsOff);
+    }
 }
