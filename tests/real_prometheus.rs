@@ -11,15 +11,14 @@
 mod support;
 
 use kvgauge::exposition::{self, Format, Limits, Prepared};
-use serde_json::Value;
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::io::Write;
-use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use support::page::Behaviour;
-use support::program::{Program, free_port, script};
+use support::program::script;
+use support::prometheus::{Prometheus, escaped};
 use support::{Kvgauge, Page, Samples, Setup, Upstream, eventually, fetch, get};
 
 /// What Prometheus 2.42 sends.
@@ -111,88 +110,6 @@ const DEPLOYMENTS: [&[(&str, &str, &str)]; 4] = [
         ("c", "unified", "sglang-0.5.23-unified-tp2-cpu-real-busy"),
     ],
 ];
-
-/// A real Prometheus whose only job is kvgauge.
-struct Prometheus {
-    program: Program,
-    address: SocketAddr,
-    _folder: tempfile::TempDir,
-}
-
-impl Prometheus {
-    fn scraping(target: SocketAddr) -> Self {
-        Self::scraping_all(&[target])
-    }
-
-    fn scraping_all(targets: &[SocketAddr]) -> Self {
-        Self::scraping_with(targets, "")
-    }
-
-    /// `job`: further lines of the job.
-    fn scraping_with(targets: &[SocketAddr], job: &str) -> Self {
-        let targets: Vec<_> = targets.iter().map(|target| format!("'{target}'")).collect();
-        let targets = targets.join(", ");
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("prometheus.yml");
-        let settings = format!(
-            "global:\n  scrape_interval: 1s\nscrape_configs:\n  - job_name: kvgauge\n    \
-             static_configs:\n      - targets: [{targets}]\n{job}"
-        );
-        std::fs::write(&file, settings).unwrap();
-        let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
-        let mut command = Command::new("prometheus");
-        command
-            .arg(format!("--config.file={}", file.display()))
-            .arg(format!(
-                "--storage.tsdb.path={}",
-                folder.path().join("data").display()
-            ))
-            .arg(format!("--web.listen-address={address}"))
-            .arg("--enable-feature=exemplar-storage");
-        let mut program = Program::start("prometheus", &mut command);
-        program.until_ready(address, "/-/ready");
-        Self {
-            program,
-            address,
-            _folder: folder,
-        }
-    }
-
-    fn ask(&self, target: &str) -> Value {
-        let answer = get(self.address, target);
-        assert_eq!(answer.status(), 200, "{target}: {}", answer.text());
-        answer.json()["data"].clone()
-    }
-
-    /// The result of an instant query: labels and value of each series.
-    fn query(&self, query: &str) -> Vec<(Value, f64)> {
-        let data = self.ask(&format!("/api/v1/query?query={}", escaped(query)));
-        let series = data["result"].as_array().unwrap().iter();
-        series
-            .map(|one| {
-                (
-                    one["metric"].clone(),
-                    one["value"][1].as_str().unwrap().parse().unwrap(),
-                )
-            })
-            .collect()
-    }
-
-    /// Waits for a query to answer.
-    fn answer(&self, query: &str) -> Vec<(Value, f64)> {
-        support::eventually(query, || {
-            Some(self.query(query)).filter(|found| !found.is_empty())
-        })
-    }
-}
-
-fn escaped(text: &str) -> String {
-    let byte = |b: u8| match b {
-        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => char::from(b).to_string(),
-        _ => format!("%{b:02X}"),
-    };
-    text.bytes().map(byte).collect()
-}
 
 #[test]
 #[ignore = "needs prometheus: tests/run"]
@@ -291,7 +208,7 @@ fn prometheus_takes_every_sample_of_its_default_format() {
     assert!(counters.iter().all(|one| one["type"] == "counter"));
     assert!(metadata("kvgauge_requests_total").is_empty());
     // Neither what could not be parsed nor what could not be kept goes without a word.
-    let log = prometheus.program.errors();
+    let log = prometheus.errors();
     let complains = |line: &&str| line.contains("level=warn") || line.contains("level=error");
     let complaints: Vec<_> = log.lines().filter(complains).collect();
     assert!(complaints.is_empty(), "{complaints:#?}");
@@ -351,32 +268,6 @@ fn exemplars_of_a_source_reach_prometheus() {
         assert_eq!(exemplars[0]["labels"], labels, "{found}");
         assert_eq!(exemplars[0]["value"], value, "{found}");
         assert_eq!(exemplars[0]["timestamp"].as_f64(), Some(time), "{found}");
-    }
-}
-
-#[test]
-#[ignore = "needs prometheus: tests/run"]
-fn published_dashboards_answer() {
-    let deployment = Deployment::of(&BUSY);
-    let prometheus = Prometheus::scraping(deployment.kvgauge.admin);
-    let text = support::data::beside_pages("dashboard-queries.txt");
-    let (_, sglang) = text.split_once("# SGLang").unwrap();
-    let (sglang, _) = sglang.split_once("# vLLM").unwrap();
-    let queries: Vec<_> = sglang
-        .lines()
-        .skip(1)
-        .filter(|line| !line.is_empty())
-        .collect();
-    assert_eq!(queries.len(), 10);
-    for query in queries {
-        if let Some(labels) = query.strip_prefix("label_values: ") {
-            for label in labels.split(", ") {
-                let values = prometheus.ask(&format!("/api/v1/label/{label}/values"));
-                assert!(!values.as_array().unwrap().is_empty(), "{label}");
-            }
-            continue;
-        }
-        prometheus.answer(&query.replace("$i", "30s").replace("$m", "/models/tiny"));
     }
 }
 

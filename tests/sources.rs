@@ -765,3 +765,58 @@ fn without_a_page_loads_that_say_less_are_taken_and_without_both_the_source_fail
     page.set(loads(&sglang().1));
     until_usage(&kvgauge, "0.9512");
 }
+
+/// What is not known, and of whom, is on `/metrics` too, so that an alert can go by it.
+#[test]
+fn metrics_say_what_is_unknown_and_of_whom() {
+    let upstream = Upstream::ok();
+    let decode = Page::real("sglang-0.5.23-decode-tp4-busy");
+    let vllm = Page::real("vllm-0.32.0-loaded");
+    let router = Page::real("sglang-router-0.3.2-pd-after-traffic");
+    let (nobody, nobody_else) = (Page::refusing(), Page::refusing());
+    let kvgauge = Setup::new(upstream.address())
+        .source("decode-1", "decode", &decode)
+        .source("decode-2", "decode", &nobody)
+        .source("prefill", "prefill", &nobody_else)
+        .source("vllm", "", &vllm)
+        .source("router", "", &router)
+        .start();
+    for source in ["decode-1", "vllm", "router"] {
+        kvgauge.until_up(source);
+    }
+    kvgauge.until_metric("kvgauge_source_up", &[("source", "prefill")], Some(0.0));
+    kvgauge.until_metric("kvgauge_source_up", &[("source", "decode-2")], Some(0.0));
+    let metrics = kvgauge.metrics();
+    let is = |name: &str, labels: &[(&str, &str)], wanted: Option<f64>| {
+        assert_eq!(metrics.value(name, labels), wanted, "{name} {labels:?}");
+    };
+    let decode = [("role", "decode"), ("model", "/models/tiny")];
+    is("kvgauge_kv_missing", &decode, Some(1.0));
+    is("kvgauge_kv_unknown", &[("role", "decode")], None);
+    let unknown = [("role", "prefill"), ("reason", "unreachable")];
+    is("kvgauge_kv_unknown", &unknown, Some(1.0));
+    is("kvgauge_kv_missing", &[("role", "prefill")], None);
+    is("kvgauge_kv_usage_ratio", &[("role", "prefill")], None);
+    is("kvgauge_kv_missing", &[("role", "unified")], Some(0.0));
+    // vLLM counts preemptions from the start, SGLang from the first.
+    let preempted = "kvgauge_engine_preempted_requests_total";
+    is(preempted, &[("role", "unified")], Some(0.0));
+    is(preempted, &[("role", "decode")], None);
+
+    for (source, role, engine) in [
+        ("decode-1", "decode", "sglang"),
+        ("decode-2", "decode", ""),
+        ("prefill", "prefill", ""),
+        ("vllm", "unified", "vllm"),
+        ("router", "", ""),
+    ] {
+        let labels = [("source", source), ("role", role), ("engine", engine)];
+        is("kvgauge_source_info", &labels, Some(1.0));
+    }
+    let running = "kvgauge_source_requests_running";
+    is(running, &[("source", "decode-1")], Some(3.0));
+    is(running, &[("source", "vllm")], Some(9.0));
+    for source in ["decode-2", "prefill", "router"] {
+        is(running, &[("source", source)], None);
+    }
+}

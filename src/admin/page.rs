@@ -8,7 +8,7 @@ use crate::engine;
 use crate::exposition::{
     Format, Limits, MetricType, Page, Prepared, TextWriter, merge, takes_gzip,
 };
-use crate::kv::{FailureReason, RoleState, SourceState};
+use crate::kv::{FailureReason, Role, RoleState, SourceState};
 use crate::scrape::{Discovery, View};
 use crate::telemetry::names::{self, Name};
 use bytes::Bytes;
@@ -16,7 +16,7 @@ use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, VARY};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// kvgauge's own pages come first and keep their types.
 const OWN_PAGES: usize = 3;
@@ -65,7 +65,7 @@ pub(super) fn render(shared: &Shared, format: Format, now: Instant) -> Bytes {
 
     let recorded = shared.telemetry.render();
     let process = shared.telemetry.render_process();
-    let written = write(&view, &states, &shared.conflicts, now);
+    let written = write(&view, &states, &shared.conflicts, now, max_age);
     let own = [recorded.as_bytes(), process.as_bytes(), &written].map(own_page);
 
     let mut pages: Vec<Arc<Prepared>> = own.into_iter().flatten().map(Arc::new).collect();
@@ -97,7 +97,13 @@ fn own_page(text: &[u8]) -> Option<Prepared> {
 }
 
 /// The families that must be able to vanish.
-fn write(view: &View, states: &[RoleState], conflicts: &Conflicts, now: Instant) -> Vec<u8> {
+fn write(
+    view: &View,
+    states: &[RoleState],
+    conflicts: &Conflicts,
+    now: Instant,
+    max_age: Duration,
+) -> Vec<u8> {
     let mut out = Families(TextWriter::new());
     out.family(
         names::BUILD_INFO,
@@ -106,7 +112,7 @@ fn write(view: &View, states: &[RoleState], conflicts: &Conflicts, now: Instant)
     let sources = &view.snapshot().sources;
     roles(&mut out, states);
     discoveries(&mut out, view.discoveries());
-    source_gauges(&mut out, sources, now);
+    source_gauges(&mut out, sources, now, max_age);
     source_counters(&mut out, sources, conflicts);
     out.0.finish()
 }
@@ -150,12 +156,27 @@ fn roles(out: &mut Families, states: &[RoleState]) {
     };
     gauge(names::KV_USAGE, &|s| s.usage.ok());
     gauge(names::KV_USAGE_MAX, &|s| s.max);
+    gauge(names::KV_MISSING, &|s| {
+        s.usage.ok()?;
+        Some(count(s.missing.map_or(0, |(number, _)| number as u64)))
+    });
     gauge(names::KV_FILL, &|s| s.fill);
     gauge(names::KV_USED, &|s| s.used.map(count));
     gauge(names::KV_CAPACITY, &|s| s.capacity.map(count));
     gauge(names::ENGINE_RUNNING, &|s| s.running.map(count));
     gauge(names::ENGINE_QUEUED, &|s| s.queued.map(count));
+    gauge(names::ENGINE_PREEMPTED, &|s| s.preempted.map(count));
     gauge(names::HIT_RATIO, &|s| s.hit_rate);
+
+    let unknown = states
+        .iter()
+        .zip(&labels)
+        .filter_map(|(state, (role, model))| {
+            let why = state.usage.err()?.as_str();
+            let labels = vec![("role", *role), ("model", model.as_str()), ("reason", why)];
+            Some((labels, 1.0))
+        });
+    out.family(names::KV_UNKNOWN, unknown);
 
     let queues = states
         .iter()
@@ -187,7 +208,12 @@ fn discoveries(out: &mut Families, all: &[Discovery]) {
     family(names::DISCOVERY_FAILURES, &|d| Some(count(d.failures)));
 }
 
-fn source_gauges(out: &mut Families, sources: &[Arc<SourceState>], now: Instant) {
+fn source_gauges(
+    out: &mut Families,
+    sources: &[Arc<SourceState>],
+    now: Instant,
+    max_age: Duration,
+) {
     let since = |at: Option<Instant>| Some(now.saturating_duration_since(at?).as_secs_f64());
     let mut gauge = |name: Name, value: &dyn Fn(&SourceState) -> Option<f64>| {
         let samples = sources
@@ -202,6 +228,26 @@ fn source_gauges(out: &mut Families, sources: &[Arc<SourceState>], now: Instant)
     });
     gauge(names::SOURCE_DURATION, &|s| s.duration);
     gauge(names::SOURCE_SAMPLES, &|s| s.samples.map(count));
+    gauge(names::SOURCE_RUNNING, &|s| {
+        let (reading, _) = engine::current(s, now, max_age).ok()?;
+        let running = reading.pools.iter().filter_map(|pool| pool.running);
+        running.reduce(u64::saturating_add).map(count)
+    });
+    let info = sources.iter().flat_map(|s| {
+        // A router's page has no role: one series without.
+        let none = s.roles.is_empty().then_some("");
+        let roles = s.roles.iter().map(Role::as_str).chain(none);
+        let engine = s.reading.as_ref().and_then(|r| r.engine.as_deref());
+        roles.map(move |role| {
+            let labels = vec![
+                ("source", &*s.name),
+                ("role", role),
+                ("engine", engine.unwrap_or_default()),
+            ];
+            (labels, 1.0)
+        })
+    });
+    out.family(names::SOURCE_INFO, info);
 }
 
 fn source_counters(out: &mut Families, sources: &[Arc<SourceState>], conflicts: &Conflicts) {

@@ -175,6 +175,18 @@ pub const KV_USAGE_MAX: Name = name(
     Gauge,
     "Usage of the fullest single KV pool, 0 to 1. Absent when unknown.",
 );
+/// Why usage is not known.
+pub const KV_UNKNOWN: Name = name(
+    "kvgauge_kv_unknown",
+    Gauge,
+    "1 while the role's usage is unknown, with the gravest reason; no series while it is known.",
+);
+/// What is not in a known usage.
+pub const KV_MISSING: Name = name(
+    "kvgauge_kv_missing",
+    Gauge,
+    "Sources and pools of the role that are not in a usage that is known.",
+);
 /// Physical occupation.
 pub const KV_FILL: Name = name(
     "kvgauge_kv_fill_ratio",
@@ -205,6 +217,12 @@ pub const ENGINE_QUEUED: Name = name(
     Gauge,
     "Requests in the engines' scheduler queues.",
 );
+/// Requests that lost their KV.
+pub const ENGINE_PREEMPTED: Name = name(
+    "kvgauge_engine_preempted_requests_total",
+    Counter,
+    "Requests that lost their KV to others (retracted, preempted) since the engines' start.",
+);
 /// PD queues.
 pub const PD_REQUESTS: Name = name(
     "kvgauge_pd_requests",
@@ -222,6 +240,18 @@ pub const SOURCE_UP: Name = name(
     "kvgauge_source_up",
     Gauge,
     "Whether the last attempt to read the source was good.",
+);
+/// What a source is.
+pub const SOURCE_INFO: Name = name(
+    "kvgauge_source_info",
+    Gauge,
+    "Always 1; role and engine of the source are in the labels, one series for each of its roles.",
+);
+/// Requests running on one source.
+pub const SOURCE_RUNNING: Name = name(
+    "kvgauge_source_requests_running",
+    Gauge,
+    "Requests running on the source's engine, as its newest reading says.",
 );
 /// Age of the last good page.
 pub const SOURCE_AGE: Name = name(

@@ -7,6 +7,7 @@ use super::samples::Samples;
 use super::wait::{PATIENCE, within};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use std::fs::File;
 use std::net::SocketAddr;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
@@ -22,6 +23,7 @@ pub(crate) struct Setup {
     workers: usize,
     open_files: Option<u64>,
     deaf_to_hang_up: bool,
+    log_to: Option<File>,
     /// Stands in where a test names no source, so that no default one is read.
     nobody: Option<Page>,
 }
@@ -38,6 +40,7 @@ impl Setup {
             workers: 2,
             open_files: None,
             deaf_to_hang_up: false,
+            log_to: None,
             nobody: None,
         }
     }
@@ -97,6 +100,12 @@ impl Setup {
         self
     }
 
+    /// Standard output goes there, and to no test.
+    pub(crate) fn log_to(mut self, file: File) -> Self {
+        self.log_to = Some(file);
+        self
+    }
+
     pub(crate) fn start(mut self) -> Kvgauge {
         let own = self.settings.contains("[[source]]");
         if self.sources.is_empty() && !own {
@@ -134,13 +143,14 @@ impl Setup {
         command.args(&self.arguments);
         without_settings(&mut command);
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        let stdout = self.log_to.map_or_else(Stdio::piped, Stdio::from);
         let mut child = command
             .stdin(Stdio::null())
-            .stdout(Stdio::piped())
+            .stdout(stdout)
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let log = Lines::of(child.stdout.take().unwrap());
+        let log = child.stdout.take().map_or_else(Lines::default, Lines::of);
         let diagnostics = Lines::of(child.stderr.take().unwrap());
         // From here on a panic ends the child.
         let nowhere = SocketAddr::from(([0, 0, 0, 0], 0));

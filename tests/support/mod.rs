@@ -20,6 +20,7 @@ pub(crate) mod page;
 pub(crate) mod pools;
 pub(crate) mod process;
 pub(crate) mod program;
+pub(crate) mod prometheus;
 pub(crate) mod rng;
 pub(crate) mod router;
 pub(crate) mod same;
