@@ -93,7 +93,7 @@ fn asked(room: u64, kind: u64) -> Request {
             key: kind % 2,
             tokens: 4_096,
         }),
-        stream: kind % 3 > 0,
+        stream: !kind.is_multiple_of(3),
         room: Some(room),
         dp_rank: None,
     }

@@ -1,5 +1,5 @@
 //! What operators meet, as deployments under a load, with what happens to them: each scenario is one
-//! entry of [`Scenario::plan`].
+//! entry of `Scenario::plan`.
 
 mod script;
 

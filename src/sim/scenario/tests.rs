@@ -166,7 +166,7 @@ fn show(scenario: Scenario, looks: &[Look], outcomes: &Outcomes) {
     for look in looks {
         let (decode, prefill) = (look.decode(), &look.prefill);
         println!(
-            "{:3} s  {:8?}  usage {:.3?} ranks {:.2?}  running {} prealloc {} transfer {} retracted {}  \
+            "{:3} s  {:8?}  usage {:.3?} ranks {:.2?}  running {} prealloc {} transfer {} retracted {:.0?}  \
              prefill queued {} usage {:.2}",
             look.second,
             look.condition,
@@ -175,7 +175,7 @@ fn show(scenario: Scenario, looks: &[Look], outcomes: &Outcomes) {
             decode.num_running_reqs,
             decode.decode_prealloc_queue_reqs,
             decode.decode_transfer_queue_reqs,
-            decode.decode_retracted_queue_reqs,
+            look.gauges("num_retracted_requests_total"),
             prefill.num_waiting_reqs,
             prefill.token_usage,
         );
