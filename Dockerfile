@@ -14,7 +14,7 @@ FROM rust:1.95-bookworm AS build
 WORKDIR /src
 COPY Cargo.toml Cargo.lock build.rs ./
 COPY src src
-COPY layout layout
+COPY profile profile
 COPY benches benches
 # With a target named the flags are not those of build scripts and macros, which can't be static. The
 # second flag has random numbers asked of the kernel, not looked for in /dev.
