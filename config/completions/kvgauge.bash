@@ -86,12 +86,16 @@ _kvgauge() {
             return 0
             ;;
         kvgauge__subcmd__demo)
-            opts="-h --listen --admin --seed --help"
+            opts="-h --scenario --listen --admin --seed --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --scenario)
+                    COMPREPLY=($(compgen -W "calm rush full hot-rank decode-restart metrics-off hung" -- "${cur}"))
+                    return 0
+                    ;;
                 --listen)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -186,7 +190,7 @@ _kvgauge() {
             return 0
             ;;
         kvgauge__subcmd__status)
-            opts="-h --bearer-file --json --warn --crit --help"
+            opts="-h --bearer-file --json --watch --warn --crit --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

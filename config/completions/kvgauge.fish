@@ -40,14 +40,22 @@ complete -c kvgauge -n "__fish_kvgauge_using_subcommand serve" -l admin -d 'Wher
 complete -c kvgauge -n "__fish_kvgauge_using_subcommand serve" -l source -d 'A page to read, once for each; replaces all default ones' -r
 complete -c kvgauge -n "__fish_kvgauge_using_subcommand serve" -l workers -d 'Threads that carry traffic [default: one a core]' -r
 complete -c kvgauge -n "__fish_kvgauge_using_subcommand serve" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c kvgauge -n "__fish_kvgauge_using_subcommand demo" -l scenario -d 'What happens to the deployment' -r -f -a "calm\t'light load: decode 10 to 30 % full, nothing queues'
+rush\t'waves of load: usage swings, queues and TTFT come and go'
+full\t'more than fits: over 95 % full, requests wait, some retracted'
+hot-rank\t'one decode rank of four full and queueing, the total harmless'
+decode-restart\t'decode gone for 10 s each minute: unknown, then back fresh'
+metrics-off\t'decode serves without --enable-metrics: usage unknown'
+hung\t'decode\'s scheduler hangs now and then: its page stands still'"
 complete -c kvgauge -n "__fish_kvgauge_using_subcommand demo" -l listen -d 'Where clients connect [default: 127.0.0.1:30080, or a free port where that is taken]' -r
 complete -c kvgauge -n "__fish_kvgauge_using_subcommand demo" -l admin -d 'Where operators connect [default: 127.0.0.1:30090, or a free port where that is taken]' -r
-complete -c kvgauge -n "__fish_kvgauge_using_subcommand demo" -l seed -d 'The same seed gives the same requests' -r
+complete -c kvgauge -n "__fish_kvgauge_using_subcommand demo" -l seed -d 'The same seed gives the same requests at the same times' -r
 complete -c kvgauge -n "__fish_kvgauge_using_subcommand demo" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c kvgauge -n "__fish_kvgauge_using_subcommand status" -l bearer-file -d 'A file with the token that they ask for, kvgauge\'s admin.bearer_file; a page\'s own bearer_file counts before it' -r -F
 complete -c kvgauge -n "__fish_kvgauge_using_subcommand status" -l warn -d 'A usage from here on is a warning: a fraction from 0 to 1' -r
 complete -c kvgauge -n "__fish_kvgauge_using_subcommand status" -l crit -d 'A usage from here on is critical: a fraction from 0 to 1' -r
-complete -c kvgauge -n "__fish_kvgauge_using_subcommand status" -l json -d 'JSON in place of lines (docs/status.schema.json)'
+complete -c kvgauge -n "__fish_kvgauge_using_subcommand status" -l json -d 'JSON in place of lines (docs/status.schema.json); with --watch one object a line'
+complete -c kvgauge -n "__fish_kvgauge_using_subcommand status" -l watch -d 'A view that renews itself each second until it is ended (q, Esc or Ctrl-C); lines where standard output is no terminal'
 complete -c kvgauge -n "__fish_kvgauge_using_subcommand status" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c kvgauge -n "__fish_kvgauge_using_subcommand doctor" -l config -d 'Settings file (TOML) [default: none]' -r -F
 complete -c kvgauge -n "__fish_kvgauge_using_subcommand doctor" -l upstream -d 'The router [default: http://127.0.0.1:30001]; looked at where no URL is given, too' -r
