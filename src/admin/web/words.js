@@ -83,9 +83,9 @@ export function whyPart(reason) {
   switch (reason) {
     case "unreachable": return "can't be reached";
     case "stale": return "its last reading is too old";
-    case "absent": return "no KV usage on its page";
+    case "absent": return "no KV usage";
     case "invalid": return "a value that can't be one";
-    case "not_read": return "no good page read yet";
+    case "not_read": return "no good page yet";
     case "stalled": return "kvgauge's values are too old";
     default: return String(reason ?? "no reason is given");
   }
