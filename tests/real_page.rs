@@ -49,6 +49,12 @@ fn a_rank_that_is_full_is_named_where_the_whole_looks_harmless() {
 
 #[test]
 #[ignore = "needs chromium: tests/run"]
+fn an_engine_that_may_hang_is_a_warning_in_words() {
+    run("hung.mjs");
+}
+
+#[test]
+#[ignore = "needs chromium: tests/run"]
 fn a_kvgauge_that_is_gone_is_said_and_found_again() {
     run("lost.mjs");
 }

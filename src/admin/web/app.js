@@ -4,7 +4,7 @@ import { Charts } from "./charts.js";
 import { Feed, token } from "./feed.js";
 import { Series } from "./series.js";
 import { Cards, Tables, say } from "./view.js";
-import { LEVELS, count, known, level, roundPercent, span } from "./words.js";
+import { LEVELS, count, known, roleLevel, roundPercent, span, standingStill } from "./words.js";
 
 const RANGE = "kvgauge-range";
 /** Milliseconds without a moment, which come each second, until what is seen is called old. */
@@ -110,7 +110,7 @@ function title() {
   let text = "kvgauge";
   let now = "unknown";
   if (role) {
-    now = level(role, moment.warn, moment.crit);
+    now = roleLevel(role, moment);
     const sign = now === "ok" || now === "unknown" ? "" : `${LEVELS[now].sign} `;
     text = `${sign}${role.role} ${known(role.usage) ? roundPercent(role.usage) : "unknown"} · kvgauge`;
   }
@@ -150,7 +150,7 @@ function watchSources(sources) {
 function tellLevels(first) {
   const said = [];
   for (const role of moment.roles ?? []) {
-    const now = level(role, moment.warn, moment.crit);
+    const now = roleLevel(role, moment);
     const key = series.keyOf(role);
     const told = levels.get(key);
     if (!told) {
@@ -162,7 +162,7 @@ function tellLevels(first) {
       if (now === told.said || told.held < HELD) continue;
       told.said = now;
     }
-    said.push(`${series.nameOf(role)} is ${LEVELS[now].word}${known(role.usage) ? `, ${roundPercent(role.usage)}` : ""}`);
+    said.push(`${series.nameOf(role)} is ${LEVELS[now].word}${known(role.usage) ? `, ${roundPercent(role.usage)}` : ""}${standingStill(role, moment).length > 0 ? ": it may hang" : ""}`);
   }
   if (levels.size > 64) levels.clear();
   if (said.length > 0) say(find("say"), said.join("; "));

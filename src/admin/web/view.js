@@ -2,7 +2,8 @@
 // changed is left alone, so that a selection and a screen reader's place stay.
 
 import {
-  LEVELS, NOT_KNOWN, count, known, level, millis, percent, queueName, rate, roundPercent, span, time, why, whyPart,
+  LEVELS, NOT_KNOWN, count, known, level, millis, percent, queueName, rate, roleLevel, roundPercent, span, standingStill, stillInWords,
+  time, why, whyPart,
 } from "./words.js";
 
 /** An element; `text` becomes its text, `class` its classes, the rest attributes. */
@@ -89,9 +90,10 @@ class RoleCard {
       this.bar, this.since, this.part, this.facts.element);
   }
 
-  show(role, { warn, crit, pools, headline }, series) {
+  show(role, moment, series) {
+    const { warn, crit, pools, headline } = moment;
     const key = series.keyOf(role);
-    const now = level(role, warn, crit);
+    const now = roleLevel(role, moment);
     set(this.element, "data-level", now);
     set(this.element, "data-headline", String(headline === role.role));
     say(this.title, role.role);
@@ -117,7 +119,8 @@ class RoleCard {
     this.crit.style.left = `${100 * crit}%`;
     say(this.since, howLong(key, now, role, warn, crit, series));
     const mine = (pools ?? []).filter((pool) => series.keyOf(pool) === key && known(pool.usage));
-    const but = exception(role, mine, warn);
+    const still = standingStill(role, moment).map((source) => `${stillInWords(source)}.`);
+    const but = [...still, exception(role, mine, warn)].filter(Boolean).join(" ");
     say(this.part, but);
     this.part.hidden = but === "";
     this.facts.show(factsOf(role, key, mine, warn, series));
@@ -366,25 +369,26 @@ export class Tables {
       ];
     }));
     say(this.note, moment.pools_left_out > 0 ? `${count(moment.pools_left_out)} more, less full, are not shown here; /sources has all.` : "");
-    this.sources.show((moment.sources ?? []).map(sourceRow));
+    this.sources.show((moment.sources ?? []).map((source) => sourceRow(source, moment)));
     this.errors.show((moment.errors ?? []).map((error) => [when(error.timestamp), error.who ?? NOT_KNOWN, error.message ?? NOT_KNOWN]));
     this.marks.show([...series.marks].reverse().map((mark) => [when(1000 * mark.time), mark.text ?? ""]));
     this.requests.show((moment.requests ?? []).map(requestRow));
   }
 }
 
-function sourceRow(source) {
+function sourceRow(source, moment) {
   const states = {
     up: { text: "answers", sign: LEVELS.ok.sign, class: "level-ok" },
     down: { text: "down", sign: LEVELS.critical.sign, class: "level-critical" },
     not_read: { text: "not read yet", sign: LEVELS.unknown.sign, class: "level-unknown" },
   };
-  const wrong = source.message ?? (source.unknown ? why(source.unknown, source.name) : null);
+  const [still] = standingStill(source, { ...moment, sources: [source] });
+  const wrong = source.message ?? (still ? stillInWords(still) : source.unknown ? why(source.unknown, source.name) : null);
   return [
     { text: source.name ?? NOT_KNOWN, title: source.url ?? "" },
     source.role ?? "router",
     source.engine ?? NOT_KNOWN,
-    states[source.state] ?? { text: String(source.state), sign: "?", class: "level-unknown" },
+    still ? { text: "answers", sign: LEVELS.warning.sign, class: "level-warning" } : states[source.state] ?? { text: String(source.state), sign: "?", class: "level-unknown" },
     known(source.age_ms) ? `${millis(source.age_ms)} ago` : "never",
     wrong === null ? { text: "nothing", class: "dim" } : wrong,
   ];

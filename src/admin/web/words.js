@@ -70,9 +70,9 @@ export function why(reason, who) {
   switch (reason) {
     case "unreachable": return `${who} can't be reached`;
     case "stale": return `the last reading of ${who} is too old to be believed`;
-    case "absent": return `${who} shows no KV gauges yet; they come with the first requests`;
+    case "absent": return `${who}'s page can be read, but has no KV usage: normal before the first requests; if it stays, Sources says why`;
     case "invalid": return `${who} shows a value that can't be one`;
-    case "not_read": return `${who} has not been read yet`;
+    case "not_read": return `no good page of ${who} has been read since kvgauge started`;
     case "stalled": return "kvgauge has not renewed its values in time";
     default: return reason ? String(reason) : "no reason is given";
   }
@@ -83,9 +83,10 @@ export function whyPart(reason) {
   switch (reason) {
     case "unreachable": return "can't be reached";
     case "stale": return "its last reading is too old";
-    case "absent": return "no KV gauges";
+    case "absent": return "no KV usage";
     case "invalid": return "a value that can't be one";
-    case "not_read": return "not read yet";
+    case "not_read": return "no good page yet";
+    case "stalled": return "kvgauge's values are too old";
     default: return String(reason ?? "no reason is given");
   }
 }
@@ -98,12 +99,35 @@ export const LEVELS = {
   unknown: { word: "unknown", sign: "?" },
 };
 
-/** As `kvgauge status` says it. */
+/** What is read of a page changes with each batch: milliseconds without a change, from which on it is told. As in the terminal's view. */
+const STANDS_STILL = 12_000;
+
+/** The sources of a role that can be read and stand still while its requests run. An idle one renews its gauges rarely. */
+export function standingStill({ role, model }, { roles, pools, sources }) {
+  if (!(roles ?? []).some((one) => one.role === role && one.running > 0)) return [];
+  // Of a role with several models those that serve this one, as far as that is known.
+  const others = (source) => {
+    const served = (pools ?? []).filter((pool) => pool.source === source.name && pool.model).map((pool) => pool.model);
+    return model && served.length > 0 && !served.includes(model);
+  };
+  return (sources ?? []).filter((source) => source.role === role && source.state === "up" && source.unchanged_ms >= STANDS_STILL && !others(source));
+}
+
+/** `decode's page unchanged for 20 s while requests run: it may hang` */
+export const stillInWords = ({ name, unchanged_ms }) => `${name}'s page unchanged for ${span(unchanged_ms / 1000)} while requests run: it may hang`;
+
+/** Of a pool, or of a role by what is read of it; as `kvgauge status` says it. */
 export function level(role, warn, crit) {
   if (!known(role.usage)) return "unknown";
   if (role.usage >= crit) return "critical";
   if (role.usage >= warn || role.missing) return "warning";
   return "ok";
+}
+
+/** Of a role, and of whether what is read of it still moves. */
+export function roleLevel(role, moment) {
+  const now = level(role, moment.warn, moment.crit);
+  return now === "ok" && standingStill(role, moment).length > 0 ? "warning" : now;
 }
 
 const QUEUES = {
