@@ -582,9 +582,10 @@ fn replicas_count_once(prometheus: &Prometheus) {
     assert_eq!(one.len(), 2);
     let first = one[0].0["instance"].as_str().unwrap();
     for (place, query) in expressions() {
-        // Of what each kvgauge counts for itself there are two, by intent.
+        // Of what each kvgauge counts for itself, or sees of a source, there are two, by intent.
         let of_engines = ["\"$role\"", "sglang:", "vllm:"];
-        if !of_engines.iter().any(|word| query.contains(word)) {
+        let of_engines = of_engines.iter().any(|word| query.contains(word));
+        if !of_engines || query.contains("kvgauge_source_") {
             continue;
         }
         let both = prometheus.query(&filled(&query, &chosen));
