@@ -12,13 +12,14 @@
 mod support;
 
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Duration;
 use support::program::{Program, free_port, python};
-use support::{Client, Page, Upstream, eventually, get};
+use support::{Client, Page, Setup, Upstream, eventually, get};
 
 const NEEDED: &str = "needs systemd-analyze and kubernetes-validate: tests/run";
 
@@ -132,6 +133,12 @@ fn documents(path: &str) -> Vec<Value> {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
+/// The settings in the ConfigMap.
+fn shipped_settings(sidecar: &[Value]) -> String {
+    let map = &of_kind(sidecar, "ConfigMap")["data"];
+    map["kvgauge.toml"].as_str().unwrap().to_owned()
+}
+
 fn of_kind<'a>(documents: &'a [Value], kind: &str) -> &'a Value {
     let found = documents.iter().find(|d| d["kind"] == kind);
     found.unwrap_or_else(|| panic!("no {kind}"))
@@ -160,16 +167,11 @@ fn kubernetes_takes_the_manifests() {
 #[ignore = "needs PyYAML: tests/run"]
 fn the_manifests_fit_each_other_and_kvgauge() {
     let all = documents("kubernetes/sidecar.yaml");
-    let text = of_kind(&all, "ConfigMap")["data"]["kvgauge.toml"]
-        .as_str()
-        .unwrap()
-        .to_owned();
+    let text = shipped_settings(&all);
     let flags = kvgauge::config::Flags::default();
     let (settings, warnings) =
         kvgauge::config::load_text(Path::new("kvgauge.toml"), &text, [], &flags).unwrap();
     assert_eq!(warnings, []);
-    // Several replicas must not multiply the engines' series.
-    assert_eq!(settings.metrics.expose, kvgauge::config::Expose::None);
 
     let deployment = of_kind(&all, "Deployment");
     assert!(deployment["spec"]["replicas"].as_u64().unwrap() > 1);
@@ -267,4 +269,100 @@ fn the_manifests_fit_each_other_and_kvgauge() {
             }
         }
     }
+}
+
+/// Several replicas must not multiply the engines' series; of the router's there is no other page.
+#[test]
+#[ignore = "needs PyYAML: tests/run"]
+fn a_replica_shows_the_routers_series_and_none_of_the_engines() {
+    let text = shipped_settings(&documents("kubernetes/sidecar.yaml"));
+    assert!(!text.contains("[metrics]"), "{text}");
+    let (_, section) = text.split_once("[discovery.source]").unwrap();
+    // Up to what is said of the next one.
+    let section = section.split_once("\n\n").unwrap().0;
+    let engine = Page::real("sglang-0.5.23-decode-tp4-busy");
+    let router = Page::real("sglang-router-0.3.2-pd-after-traffic");
+    let folder = tempfile::tempdir().unwrap();
+    let found = folder.path().join("found.json");
+    let (engine_at, path) = (engine.address(), found.display());
+    let list =
+        format!("[{{\"targets\": [\"{engine_at}\"], \"labels\": {{\"role\": \"decode\"}}}}]");
+    fs::write(&found, list).unwrap();
+    let upstream = Upstream::ok();
+    let kvgauge = Setup::new(upstream.address())
+        .settings(&format!(
+            "scrape.interval = \"100ms\"\n[discovery]\nfile_sd = [\"{path}\"]\n[discovery.source]{section}\n"
+        ))
+        .source("router", "", &router)
+        .start();
+    kvgauge.until_up("router");
+    kvgauge.until_up(&format!("decode-{engine_at}"));
+    let page = get(kvgauge.admin, "/metrics").text();
+    let series = |name: &str| page.lines().filter(|line| line.starts_with(name)).count();
+    assert!(series("smg_") > 0, "{page}");
+    assert_eq!(series("sglang:"), 0, "{page}");
+    assert!(
+        series("kvgauge_kv_usage_ratio{role=\"decode\"") > 0,
+        "{page}"
+    );
+}
+
+/// A target's labels after the `relabelings` of a PodMonitor: the action is `replace` throughout, and all
+/// of the joined values is taken.
+fn relabelled(endpoint: &Value, target: &[(&str, &str)]) -> BTreeMap<String, String> {
+    let mut labels: BTreeMap<String, String> = target
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+        .collect();
+    for rule in endpoint["relabelings"].as_array().unwrap() {
+        for key in rule.as_object().unwrap().keys() {
+            let known = ["sourceLabels", "separator", "targetLabel", "replacement"];
+            assert!(known.contains(&key.as_str()), "{key}");
+        }
+        let names = rule["sourceLabels"].as_array().cloned().unwrap_or_default();
+        let values: Vec<&str> = names
+            .iter()
+            .map(|name| labels[name.as_str().unwrap()].as_str())
+            .collect();
+        let joined = values.join(rule["separator"].as_str().unwrap_or(";"));
+        let made = rule["replacement"].as_str().unwrap_or("$1");
+        let made = made.replace("$1", &joined);
+        labels.insert(rule["targetLabel"].as_str().unwrap().to_owned(), made);
+    }
+    labels
+}
+
+/// The rules want one job, one deployment for kvgauge and its engines, and sources as kvgauge names them.
+#[test]
+#[ignore = "needs PyYAML: tests/run"]
+fn what_the_operator_scrapes_has_the_labels_that_the_rules_ask_for() {
+    let monitors = documents("kubernetes/podmonitor.yaml");
+    let named = |name: &str| {
+        let found = monitors.iter().find(|m| m["metadata"]["name"] == name);
+        &found.unwrap()["spec"]["podMetricsEndpoints"][0]
+    };
+    let kvgauge = relabelled(
+        named("kvgauge"),
+        &[
+            ("job", "prod/kvgauge"),
+            ("__address__", "10.0.0.9:30090"),
+            ("__meta_kubernetes_namespace", "prod"),
+        ],
+    );
+    let alerts = fs::read_to_string(config("prometheus/kvgauge.alerts.yml")).unwrap();
+    assert!(alerts.contains(&format!("absent(up{{job=\"{}\"}})", kvgauge["job"])));
+    let engine = relabelled(
+        named("sglang"),
+        &[
+            ("job", "prod/sglang"),
+            ("__address__", "10.0.0.1:30000"),
+            ("__meta_kubernetes_namespace", "prod"),
+            ("__meta_kubernetes_pod_label_role", "decode"),
+        ],
+    );
+    assert_eq!(kvgauge["deployment"], "prod");
+    assert_eq!(engine["deployment"], kvgauge["deployment"]);
+    assert_eq!(engine["source"], "decode-10.0.0.1:30000");
+    // Else KvEngineSeriesTwice and KvgaugeDown would speak of engines.
+    assert_ne!(engine["job"], kvgauge["job"]);
 }

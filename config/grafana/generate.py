@@ -19,13 +19,19 @@ import sys
 FILE = pathlib.Path(__file__).with_name("kvgauge.json")
 DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
 UNKNOWN = "unknown"
+# Those whose request has not begun to run, or whose KV is on its way, by engine.
+WAITING = "|".join(
+    [f"sglang:num_{queue}_reqs" for queue in ("queue", "prefill_bootstrap_queue", "prefill_prealloc_queue", "prefill_inflight_queue", "decode_prealloc_queue", "decode_transfer_queue")]
+    + ["vllm:num_requests_waiting"]
+)
 
 # --- Queries -------------------------------------------------------------------------------------
 
 HERE = 'deployment=~"$deployment",instance=~"$instance"'
 OF_ROLE = HERE + ',role=~"$role",model=~"$model"'
 OF_SOURCE = HERE + ',source=~"$source"'
-OF_ENGINE = OF_SOURCE + ',model_name=~"$model"'
+# Not by instance: where the engines are scraped directly theirs is not kvgauge's.
+OF_ENGINE = 'deployment=~"$deployment",source=~"$source",model_name=~"$model"'
 RANGE = "[$__rate_interval]"
 
 
@@ -73,9 +79,9 @@ def either(*queries):
 
 # --- Panels --------------------------------------------------------------------------------------
 
-# 0.8: the saturation detector of the Gateway API's endpoint picker. 0.9: near full in llm-d's and
-# Dynamo's documentation. 0.95: critical in published alerts for vLLM.
-BANDS = [("green", None), ("yellow", 0.8), ("orange", 0.9), ("red", 0.95)]
+# 0.85 and 0.95: where `kvgauge status`, its --watch and the page say WARNING and CRITICAL. 0.9: where
+# KvCacheNearlyFull fires.
+BANDS = [("green", None), ("yellow", 0.85), ("orange", 0.9), ("red", 0.95)]
 PLAIN = [("text", None)]
 BAD = [("green", None), ("red", 1)]
 
@@ -200,7 +206,7 @@ ROLE = "{{role}} {{model}}"
 KV = [
     stat(
         "KV usage, fullest pool",
-        "Share of the fullest KV pool that running requests hold, by role and model. Yellow from 80 %, orange from 90 % (near full), red from 95 %. No number means that nobody knows: see the next panel.",
+        "Share of the fullest KV pool that running requests hold, by role and model. Yellow from 85 %, orange from 90 % (KvCacheNearlyFull), red from 95 %: WARNING and CRITICAL of `kvgauge status` are at 85 and 95 %. No number means that nobody knows: see the next panel.",
         [(kv("kvgauge_kv_usage_max_ratio"), ROLE)],
         width=8,
     ),
@@ -231,7 +237,7 @@ KV = [
     ),
     stat(
         "Known, or why not",
-        "A field for each role. An unknown one is named with the reason: unreachable (nobody answers), stale (the last good reading is too old), absent (the page has no KV gauges: metrics off, or no request yet), invalid (a gauge holds what can't be), not_read. No field: kvgauge itself is not scraped.",
+        "A field for each role. An unknown one is named with the reason: unreachable (nobody answers, or the certificate is not trusted), stale (the last good reading is too old), not_read (no good page since kvgauge started: metrics are off, if it stays), absent (a good page without a usage: no request yet, or the engine never publishes it), invalid (a gauge holds what can't be), stalled (kvgauge gets no processor time). No field: kvgauge itself is not scraped.",
         [
             (
                 f"max by (deployment, role, reason) (kvgauge_kv_unknown{{{HERE},role=~\"$role\"}})\n"
@@ -631,13 +637,16 @@ PROXY = [
     ),
     lines(
         "Unchanged while requests run",
-        "For how long no KV gauge of a source has moved although it says that requests run. Past a minute its scheduler has probably hung. No series: it moves, or is idle.",
+        "For how long no KV gauge of a source has moved although it says that requests run or wait. Near 0: it moves. Past a minute its scheduler has probably hung. No series: it is idle, or nothing is known of it.",
         [
             (
                 of_source("kvgauge_source_unchanged_seconds", how="min")
                 + "\nand on (deployment, source) "
+                + "(\n"
                 + of_source("kvgauge_source_requests_running")
-                + " > 0",
+                + " > 0\nor "
+                + f"max by (deployment, source) ({{__name__=~\"{WAITING}\",{OF_ENGINE}}})"
+                + " > 0\n)",
                 "{{source}}",
             )
         ],

@@ -216,21 +216,22 @@ kvgauge doctor does.",
                 name: "hung",
                 summary: "decode's scheduler hangs now and then: its page stands still",
                 story: "\
-After 15 s decode's scheduler hangs for 30 s, after 75 s for 90 s; so it goes
-on every three minutes. Its HTTP server still answers, so that its page stands
+After 15 s decode's scheduler hangs for 30 s, after 75 s for 150 s; so it goes
+on every four minutes. Its HTTP server still answers, so that its page stands
 still: usage does not move, while requests wait. Look at
 kvgauge_source_unchanged_seconds on /metrics, and at a call without a token.",
                 traffic: vec![light()],
                 change: |config| {
                     config.decode_script = Some(Script {
-                        // The second one is long enough for alerts to notice.
+                        // The second one is long enough for KvPageUnchanged: a minute until it counts
+                        // as still, and a minute more until the alert fires.
                         changes: &[
                             (15, Condition::Hung),
                             (45, Condition::Serving),
                             (75, Condition::Hung),
-                            (165, Condition::Serving),
+                            (225, Condition::Serving),
                         ],
-                        every: 180,
+                        every: 240,
                     });
                 },
             },

@@ -379,9 +379,9 @@ async fn decode_restart_takes_requests_along_and_comes_back_without_gauges() {
 
 #[tokio::test(start_paused = true)]
 async fn hung_stands_still_while_requests_run_and_goes_on() {
-    let (looks, outcomes) = play(Scenario::Hung, 1, 200).await;
+    let (looks, outcomes) = play(Scenario::Hung, 1, 250).await;
     show(Scenario::Hung, &looks, &outcomes);
-    for (from, to) in [(15, 45), (75, 165)] {
+    for (from, to) in [(15, 45), (75, 225)] {
         let still = |look: &Look| {
             let names = [
                 "kv_used_tokens",
