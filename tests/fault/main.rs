@@ -44,10 +44,10 @@ fn the_upstream_answers_as_its_clients_expect() {
     upstream.run();
 }
 
-/// A minute of it.
+/// Half a minute of it.
 #[test]
 fn every_request_is_accounted_for_whatever_fails_timed() {
-    run::faults(Duration::from_secs(60));
+    run::faults(Duration::from_secs(30));
 }
 
 mod full {
