@@ -151,7 +151,7 @@ fn with_a_name(name: &str, files: &[(&str, &str)]) {
 }
 
 #[test]
-#[ignore = "needs a static build, and root: tests/run"]
+#[ignore = "needs a static build: tests/run --full"]
 fn a_name_is_looked_up_at_the_name_server() {
     let (address, asked) = name_server("router.kvgauge.test");
     let resolv = format!("nameserver {address}\noptions timeout:5\n");
@@ -160,14 +160,14 @@ fn a_name_is_looked_up_at_the_name_server() {
 }
 
 #[test]
-#[ignore = "needs a static build, and root: tests/run"]
+#[ignore = "needs a static build: tests/run --full"]
 fn a_name_is_looked_up_in_etc_hosts() {
     let hosts = "127.0.0.1 router.kvgauge.test\n";
     with_a_name("router.kvgauge.test", &[("hosts", hosts)]);
 }
 
 #[test]
-#[ignore = "needs a static build, and root: tests/run"]
+#[ignore = "needs a static build: tests/run --full"]
 fn an_address_needs_nothing_at_all() {
     with_a_name("127.0.0.1", &[]);
 }
