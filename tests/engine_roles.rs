@@ -659,3 +659,57 @@ fn a_snapshot_is_observed_source_by_source() {
     assert_eq!(states[0].age, Some(Duration::from_millis(250)));
     assert_eq!(states[0].missing, Some((1, Unknown::Unreachable)));
 }
+
+#[test]
+fn a_source_with_work_that_says_nothing_new_stands_still() {
+    let start = Instant::now();
+    let with = |pool: Pool, up| SourceState {
+        up,
+        reading: Some(Arc::new(reading(vec![pool]))),
+        unchanged_since: Some(start),
+        ..source(Some(start), None, start)
+    };
+    let of = |running, queued, transfer| Pool {
+        running,
+        queued,
+        queues: Queues {
+            transfer,
+            ..Queues::default()
+        },
+        ..pool(Ok(0.5), Some(100))
+    };
+    let after = |source: &SourceState, seconds| {
+        let now = start + Duration::from_secs(seconds);
+        let read = SourceState {
+            taken: Some(now),
+            ..source.clone()
+        };
+        engine::stands_still(&read, now, MAX_AGE)
+    };
+    let up = Some(true);
+    for (work, what) in [
+        (of(Some(1), Some(0), None), "one runs"),
+        (of(Some(0), Some(1), None), "one is queued"),
+        (of(Some(0), Some(0), Some(1)), "one's KV is on its way"),
+        (of(None, Some(1), None), "who runs is unknown"),
+    ] {
+        let source = with(work, up);
+        assert!(!after(&source, 34), "{what}");
+        assert!(after(&source, 35), "{what}");
+    }
+    for (work, what) in [
+        (of(Some(0), Some(0), Some(0)), "idle"),
+        (of(None, None, None), "unknown is not work"),
+    ] {
+        assert!(!after(&with(work, up), 600), "{what}");
+    }
+    let busy = of(Some(1), None, None);
+    for up in [None, Some(false)] {
+        assert!(!after(&with(busy.clone(), up), 600), "{up:?}");
+    }
+    let moves = SourceState {
+        unchanged_since: None,
+        ..with(busy, up)
+    };
+    assert!(!after(&moves, 600), "nothing was compared yet");
+}

@@ -25,7 +25,7 @@ use support::wait::within;
 use support::{Kvgauge, Page, Setup, Upstream, data, get, pause};
 
 /// How long Prometheus may take to see everything: it scrapes every other second, and the engine of the
-/// scenario `hung` has stood still for a minute 135 s after its start.
+/// scenario `hung` has stood still for a minute 75 s after its start.
 const SOON: Duration = Duration::from_secs(220);
 
 fn file(name: &str) -> PathBuf {

@@ -816,7 +816,12 @@ fn metrics_say_what_is_unknown_and_of_whom() {
     let running = "kvgauge_source_requests_running";
     is(running, &[("source", "decode-1")], Some(3.0));
     is(running, &[("source", "vllm")], Some(9.0));
+    // SGLang: none in the scheduler's queue, two in prealloc, one in transfer.
+    let waiting = "kvgauge_source_requests_waiting";
+    is(waiting, &[("source", "decode-1")], Some(3.0));
+    is(waiting, &[("source", "vllm")], Some(14.0));
     for source in ["decode-2", "prefill", "router"] {
         is(running, &[("source", source)], None);
+        is(waiting, &[("source", source)], None);
     }
 }

@@ -19,11 +19,6 @@ import sys
 FILE = pathlib.Path(__file__).with_name("kvgauge.json")
 DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
 UNKNOWN = "unknown"
-# Those whose request has not begun to run, or whose KV is on its way, by engine.
-WAITING = "|".join(
-    [f"sglang:num_{queue}_reqs" for queue in ("queue", "prefill_bootstrap_queue", "prefill_prealloc_queue", "prefill_inflight_queue", "decode_prealloc_queue", "decode_transfer_queue")]
-    + ["vllm:num_requests_waiting"]
-)
 
 # --- Queries -------------------------------------------------------------------------------------
 
@@ -645,7 +640,7 @@ PROXY = [
                 + "(\n"
                 + of_source("kvgauge_source_requests_running")
                 + " > 0\nor "
-                + f"max by (deployment, source) ({{__name__=~\"{WAITING}\",{OF_ENGINE}}})"
+                + of_source("kvgauge_source_requests_waiting")
                 + " > 0\n)",
                 "{{source}}",
             )

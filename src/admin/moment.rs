@@ -174,6 +174,7 @@ fn source(source: &SourceState, now: Instant, max_age: Duration) -> Value {
         "state": json::state(source),
         "age_ms": source.taken.map(since),
         "unchanged_ms": source.unchanged_since.map(since),
+        "stands_still": engine::stands_still(source, now, max_age),
         "unknown": json::unknown(source, now, max_age).map(Unknown::as_str),
         "message": message(source),
     })

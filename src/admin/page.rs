@@ -8,7 +8,7 @@ use crate::engine;
 use crate::exposition::{
     Format, Limits, MetricType, Page, Prepared, TextWriter, merge, takes_gzip,
 };
-use crate::kv::{FailureReason, Role, RoleState, SourceState};
+use crate::kv::{FailureReason, Reading, Role, RoleState, SourceState};
 use crate::scrape::{Discovery, View};
 use crate::telemetry::names::{self, Name};
 use bytes::Bytes;
@@ -228,11 +228,12 @@ fn source_gauges(
     });
     gauge(names::SOURCE_DURATION, &|s| s.duration);
     gauge(names::SOURCE_SAMPLES, &|s| s.samples.map(count));
-    gauge(names::SOURCE_RUNNING, &|s| {
+    let requests = |s: &SourceState, which: fn(&Reading) -> Option<u64>| {
         let (reading, _) = engine::current(s, now, max_age).ok()?;
-        let running = reading.pools.iter().filter_map(|pool| pool.running);
-        running.reduce(u64::saturating_add).map(count)
-    });
+        which(reading).map(count)
+    };
+    gauge(names::SOURCE_RUNNING, &|s| requests(s, Reading::running));
+    gauge(names::SOURCE_WAITING, &|s| requests(s, Reading::waiting));
     let info = sources.iter().flat_map(|s| {
         // A router's page has no role: one series without.
         let none = s.roles.is_empty().then_some("");

@@ -47,6 +47,24 @@ pub fn current(
     }
 }
 
+/// From when on an engine with work whose gauges don't move may hang. An idle SGLang renews its gauges
+/// every 30 s, and until then one of before sglang#31517 says of the requests that have just ended that
+/// they run.
+pub const STANDS_STILL: Duration = Duration::from_secs(35);
+
+/// Whether the source can be read, says that requests run or wait, and has said nothing else for
+/// [`STANDS_STILL`]: its engine may hang while its page still answers.
+#[must_use]
+pub fn stands_still(source: &SourceState, now: Instant, max_age: Duration) -> bool {
+    let unchanged = |since| now.saturating_duration_since(since) >= STANDS_STILL;
+    if source.up != Some(true) || !source.unchanged_since.is_some_and(unchanged) {
+        return false;
+    }
+    let work = |n: Option<u64>| n.is_some_and(|n| n > 0);
+    current(source, now, max_age)
+        .is_ok_and(|(reading, _)| work(reading.running()) || work(reading.waiting()))
+}
+
 /// What each role says at `now`, from the readings that may be used: [`current`] and [`aggregate`](fn@aggregate)
 /// over a snapshot.
 #[must_use]

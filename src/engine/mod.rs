@@ -35,7 +35,7 @@ mod vllm;
 pub use crate::config::{BlockSize, MappedGauge, MappedUnit, Mapping, MappingError, MappingSpec};
 pub use crate::kv::RoleState;
 pub use aggregate::{SourceReading, aggregate, pools_not_read};
-pub use freshness::{current, observe};
+pub use freshness::{STANDS_STILL, current, observe, stands_still};
 pub use headline::headline;
 pub use lacking::{Lacking, lacking};
 pub use mapping::read_mapped;

@@ -166,6 +166,22 @@ impl Reading {
         }
     }
 
+    /// Requests running, of all pools that say it.
+    #[must_use]
+    pub fn running(&self) -> Option<u64> {
+        let known = self.pools.iter().filter_map(|pool| pool.running);
+        known.reduce(u64::saturating_add)
+    }
+
+    /// Requests in the scheduler's queue and in those of prefill and decode, of all pools that say it.
+    #[must_use]
+    pub fn waiting(&self) -> Option<u64> {
+        let queues = |pool: &Pool| pool.queues.iter().map(|(_, length)| length);
+        let all = self.pools.iter();
+        let known = all.flat_map(|pool| std::iter::once(pool.queued).chain(queues(pool)));
+        known.flatten().reduce(u64::saturating_add)
+    }
+
     /// What a page of no known engine gives: no pools.
     #[must_use]
     pub fn none() -> Reading {

@@ -253,6 +253,12 @@ pub const SOURCE_RUNNING: Name = name(
     Gauge,
     "Requests running on the source's engine, as its newest reading says.",
 );
+/// Requests waiting on one source.
+pub const SOURCE_WAITING: Name = name(
+    "kvgauge_source_requests_waiting",
+    Gauge,
+    "Requests in the queues of the source's engine (scheduler, prefill and decode), as its newest reading says.",
+);
 /// Age of the last good page.
 pub const SOURCE_AGE: Name = name(
     "kvgauge_source_age_seconds",

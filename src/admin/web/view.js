@@ -382,7 +382,7 @@ function sourceRow(source, moment) {
     down: { text: "down", sign: LEVELS.critical.sign, class: "level-critical" },
     not_read: { text: "not read yet", sign: LEVELS.unknown.sign, class: "level-unknown" },
   };
-  const [still] = standingStill(source, { ...moment, sources: [source] });
+  const still = source.stands_still ? source : null;
   const wrong = source.message ?? (still ? stillInWords(still) : source.unknown ? why(source.unknown, source.name) : null);
   return [
     { text: source.name ?? NOT_KNOWN, title: source.url ?? "" },

@@ -99,22 +99,18 @@ export const LEVELS = {
   unknown: { word: "unknown", sign: "?" },
 };
 
-/** What is read of a page changes with each batch: milliseconds without a change, from which on it is told. As in the terminal's view. */
-const STANDS_STILL = 12_000;
-
-/** The sources of a role that can be read and stand still while its requests run. An idle one renews its gauges rarely. */
-export function standingStill({ role, model }, { roles, pools, sources }) {
-  if (!(roles ?? []).some((one) => one.role === role && one.running > 0)) return [];
+/** The sources of a role that can be read, have work and stand still. */
+export function standingStill({ role, model }, { pools, sources }) {
   // Of a role with several models those that serve this one, as far as that is known.
   const others = (source) => {
     const served = (pools ?? []).filter((pool) => pool.source === source.name && pool.model).map((pool) => pool.model);
     return model && served.length > 0 && !served.includes(model);
   };
-  return (sources ?? []).filter((source) => source.role === role && source.state === "up" && source.unchanged_ms >= STANDS_STILL && !others(source));
+  return (sources ?? []).filter((source) => source.role === role && source.stands_still && !others(source));
 }
 
-/** `decode's page unchanged for 20 s while requests run: it may hang` */
-export const stillInWords = ({ name, unchanged_ms }) => `${name}'s page unchanged for ${span(unchanged_ms / 1000)} while requests run: it may hang`;
+/** `decode's page unchanged for 40 s while it has requests: it may hang` */
+export const stillInWords = ({ name, unchanged_ms }) => `${name}'s page unchanged for ${span(unchanged_ms / 1000)} while it has requests: it may hang`;
 
 /** Of a pool, or of a role by what is read of it; as `kvgauge status` says it. */
 export function level(role, warn, crit) {

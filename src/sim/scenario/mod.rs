@@ -216,9 +216,9 @@ kvgauge doctor does.",
                 name: "hung",
                 summary: "decode's scheduler hangs now and then: its page stands still",
                 story: "\
-After 15 s decode's scheduler hangs for 30 s, after 75 s for 150 s; so it goes
-on every four minutes. Its HTTP server still answers, so that its page stands
-still: usage does not move, while requests wait. Look at
+After 15 s decode's scheduler hangs for 80 s, after two minutes for 150 s; so it
+goes on every five minutes. Its HTTP server still answers, so that its page
+stands still: usage does not move, while requests wait. Look at
 kvgauge_source_unchanged_seconds on /metrics, and at a call without a token.",
                 traffic: vec![light()],
                 change: |config| {
@@ -227,11 +227,11 @@ kvgauge_source_unchanged_seconds on /metrics, and at a call without a token.",
                         // as still, and a minute more until the alert fires.
                         changes: &[
                             (15, Condition::Hung),
-                            (45, Condition::Serving),
-                            (75, Condition::Hung),
-                            (225, Condition::Serving),
+                            (95, Condition::Serving),
+                            (120, Condition::Hung),
+                            (270, Condition::Serving),
                         ],
-                        every: 240,
+                        every: 300,
                     });
                 },
             },

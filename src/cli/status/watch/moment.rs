@@ -69,6 +69,8 @@ pub(super) struct SourceSeen {
     pub(super) age_ms: Option<u64>,
     /// For how long no gauge that is read has changed.
     pub(super) unchanged_ms: Option<u64>,
+    /// Whether it says that requests run or wait, and has said nothing else for too long.
+    pub(super) stands_still: bool,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]

@@ -27,9 +27,6 @@ const LEAST: (usize, usize) = (44, 7);
 /// A window that is lower has no line for the keys.
 const LEAST_WITH_KEYS: usize = 10;
 
-/// An engine renews its gauges each second or so while requests run.
-const STANDS_STILL: Duration = Duration::from_secs(12);
-
 /// Lines that a message about the connection may take.
 const MOST_LINES: usize = 3;
 
@@ -272,25 +269,18 @@ impl View<'_> {
         lines
     }
 
-    /// Sources whose page stands still while requests run: it can be read, and says nothing of now.
+    /// Sources whose page stands still with work to do: it can be read, and says nothing of now.
     fn standing_still(&self) -> Vec<(Level, String)> {
         let look = self.look;
         let sources = self.model.moment.iter().flat_map(|moment| &moment.sources);
-        let still = sources.filter_map(|source| {
-            let time = Duration::from_millis(source.unchanged_ms?);
-            let role = source.says.role.as_deref()?;
-            let of_it = |says: &&Role| says.says.role == role;
-            let running = self.model.roles.iter().filter(of_it);
-            let running: u64 = running.filter_map(|role| role.says.running).sum();
-            if time < STANDS_STILL || running == 0 || source.says.state != "up" {
-                return None;
-            }
+        let still = sources.filter(|source| source.stands_still).map(|source| {
             let name = look.name(&source.says.name, 24);
-            let time = ago(time);
-            Some((
+            let time = source.unchanged_ms.map(Duration::from_millis).map(ago);
+            let time = time.map_or_else(String::new, |time| format!(" for {time}"));
+            (
                 Level::Warning,
-                format!("{name}'s page unchanged for {time} while requests run: it may hang"),
-            ))
+                format!("{name}'s page unchanged{time} while it has requests: it may hang"),
+            )
         });
         still.collect()
     }

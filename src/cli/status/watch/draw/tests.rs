@@ -654,11 +654,12 @@ fn it_stands_still_and_says_so() {
 #[test]
 fn a_page_that_stands_still_while_requests_run_is_a_warning() {
     let mut moment = moment(&[role("decode", 0.5)]);
-    moment["sources"][2]["unchanged_ms"] = json!(20_400);
-    let words = "WARNING: decode's page unchanged for 20 s while requests run: it may hang";
+    moment["sources"][2]["unchanged_ms"] = json!(40_400);
+    moment["sources"][2]["stands_still"] = json!(true);
+    let words = "WARNING: decode's page unchanged for 40 s while it has requests: it may hang";
     has(&shown(&moment, PLAIN, (80, 24)), &[words]);
     // An idle one renews its gauges rarely.
-    moment["roles"][0]["running"] = json!(0);
+    moment["sources"][2]["stands_still"] = json!(false);
     let text = shown(&moment, PLAIN, (80, 24));
     has(&text, &["ok: the fullest is decode"]);
 }
