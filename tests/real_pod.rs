@@ -61,9 +61,9 @@ fn ask_on(address: SocketAddr, name: usize, keeps: bool, asked: &AtomicUsize) ->
     loop {
         assert!(start.elapsed() < 2 * GRACE, "it is never turned away");
         let id = format!("{name}-{}", answered.len());
-        let mut client = match kept.take().map_or_else(|| Client::try_connect(address), Ok) {
-            Ok(client) => client,
-            Err(_) => break,
+        let client = kept.take().map_or_else(|| Client::try_connect(address), Ok);
+        let Ok(mut client) = client else {
+            break;
         };
         if client.try_send(chat(&id, 8, "")).is_err() {
             break;

@@ -4,19 +4,21 @@ use super::args::Drain;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
-use std::io;
+use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 /// Runs the subcommand: who was told on standard output, or why nobody was on standard error.
 #[must_use]
 pub fn run(args: &Drain) -> ExitCode {
+    // Whoever closed the pipe does not want to read it.
     match tell(args.pid) {
         Ok(()) => {
-            println!("kvgauge (process {}) has been told to drain.", args.pid);
+            let told = format!("kvgauge (process {}) has been told to drain.", args.pid);
+            let _ = writeln!(io::stdout(), "{told}");
             ExitCode::SUCCESS
         }
         Err(error) => {
-            eprintln!("{error}");
+            let _ = writeln!(io::stderr(), "{error}");
             ExitCode::FAILURE
         }
     }

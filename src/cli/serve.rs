@@ -126,7 +126,9 @@ async fn told_to_cut(mut signals: Signals, mut by_command: bool) {
     loop {
         match signals.next().await {
             Told::Reload => {
-                tracing::warn!("SIGHUP: the settings are not read any more, as kvgauge is draining")
+                tracing::warn!(
+                    "SIGHUP: the settings are not read any more, as kvgauge is draining"
+                );
             }
             Told::Drain => tracing::info!("SIGUSR1 (kvgauge drain): draining already"),
             Told::End(name) if by_command => {

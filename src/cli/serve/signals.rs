@@ -46,6 +46,7 @@ impl Signals {
         let (told, came) = tokio::select! {
             biased;
             came = self.hang_up.recv() => (self.hung_up(), came),
+            // Before the SIGTERM that follows a hook.
             came = self.drain.recv() => (Told::Drain, came),
             came = self.interrupt.recv() => (Told::End("SIGINT"), came),
             came = self.terminate.recv() => (Told::End("SIGTERM"), came),
