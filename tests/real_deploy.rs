@@ -1,6 +1,5 @@
 //! The files of `config/` that other programs read, held against these programs: systemd's units,
-//! Kubernetes' manifests. The custom resources (PodMonitor) have no schema there, so of them only what
-//! must fit the rest is looked at.
+//! Kubernetes' manifests, those of the Prometheus Operator. How a pod ends: `tests/real_pod.rs`.
 
 #![allow(
     clippy::unwrap_used,
@@ -18,7 +17,8 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Duration;
-use support::program::{Program, free_port, python};
+use support::kvgauge::run;
+use support::program::{Program, free_port, node_script, python};
 use support::{Client, Page, Setup, Upstream, eventually, get};
 
 const NEEDED: &str = "needs systemd-analyze and kubernetes-validate: tests/run";
@@ -148,8 +148,9 @@ fn of_kind<'a>(documents: &'a [Value], kind: &str) -> &'a Value {
 #[ignore = "needs kubernetes-validate: tests/run"]
 fn kubernetes_takes_the_manifests() {
     let program = Path::new(&python()).with_file_name("kubernetes-validate");
-    // The first with sidecars for everybody, and the newest that the validator knows.
-    for version in ["1.29", ""] {
+    // The first that has sidecars and a hook that sleeps for everybody, and the newest that the validator
+    // knows.
+    for version in ["1.30", ""] {
         let mut command = Command::new(&program);
         if !version.is_empty() {
             command.args(["-k", version]);
@@ -177,15 +178,13 @@ fn the_manifests_fit_each_other_and_kvgauge() {
     assert!(deployment["spec"]["replicas"].as_u64().unwrap() > 1);
     let pod = &deployment["spec"]["template"]["spec"];
     assert_eq!(pod["enableServiceLinks"], false);
-    let grace = Duration::from_secs(pod["terminationGracePeriodSeconds"].as_u64().unwrap());
-    assert!(grace > settings.drain.delay + settings.drain.timeout);
-    assert!(settings.drain.delay > Duration::ZERO);
-
-    // The router starts before kvgauge and ends behind it.
-    let router = &pod["initContainers"][0];
-    assert_eq!(router["restartPolicy"], "Always");
-    assert!(router["startupProbe"].is_object());
-    let own = &pod["containers"][0];
+    // kvgauge starts before the router, and lives with it.
+    let own = &pod["initContainers"][0];
+    assert_eq!(own["name"], "kvgauge");
+    assert_eq!(own["restartPolicy"], "Always");
+    let router = &pod["containers"][0];
+    assert_eq!(router["name"], "router");
+    assert!(router["readinessProbe"].is_object());
     let port = |name: &str| {
         let ports = own["ports"].as_array().unwrap().iter();
         let mut named = ports.filter(|port| port["name"] == name);
@@ -240,7 +239,7 @@ fn the_manifests_fit_each_other_and_kvgauge() {
     assert_eq!(notes["prometheus.io/path"], "/metrics");
     assert_eq!(
         of_kind(&all, "Service")["spec"]["ports"][0]["targetPort"],
-        "http"
+        port("http")
     );
     assert_eq!(&of_kind(&all, "Service")["spec"]["selector"], labels);
 
@@ -253,21 +252,94 @@ fn the_manifests_fit_each_other_and_kvgauge() {
         (&endpoint["port"], &endpoint["path"]),
         (&"metrics".into(), &"/metrics".into())
     );
-    // No key that Prometheus Operator's PodMetricsEndpoint does not have.
-    let known = [
-        "port",
-        "path",
-        "interval",
-        "honorLabels",
-        "relabelings",
-        "authorization",
+}
+
+/// The order of a pod's end: kvgauge takes no new request any more when the router's listener closes, and
+/// neither is killed, nor cuts, before the drain is over.
+#[test]
+#[ignore = "needs PyYAML: tests/run"]
+fn the_pods_times_fit_each_other() {
+    let all = documents("kubernetes/sidecar.yaml");
+    let flags = kvgauge::config::Flags::default();
+    let text = shipped_settings(&all);
+    let file = Path::new("kvgauge.toml");
+    let (settings, _) = kvgauge::config::load_text(file, &text, [], &flags).unwrap();
+    let (delay, timeout) = (settings.drain.delay, settings.drain.timeout);
+    let pod = &of_kind(&all, "Deployment")["spec"]["template"]["spec"];
+    let seconds = |value: &Value| Duration::from_secs(value.as_u64().unwrap());
+
+    let own = &pod["initContainers"][0];
+    let hook = own["lifecycle"]["preStop"]["exec"]["command"].as_array();
+    let hook: Vec<&str> = hook.unwrap().iter().map(|w| w.as_str().unwrap()).collect();
+    let image = fs::read_to_string(config("../Dockerfile")).unwrap();
+    assert!(image.contains(&format!("ENTRYPOINT [\"{}\"]", hook[0])));
+    // What the hook runs is there, and without more words it means the container's own process.
+    assert_eq!(hook[1..], ["drain"]);
+    let help = run(&[hook[1], "--help"]);
+    assert!(help.status.success(), "{help:?}");
+    assert!(said(&help).contains("[default: 1]"), "{}", said(&help));
+
+    let router = &pod["containers"][0];
+    let sleep = seconds(&router["lifecycle"]["preStop"]["sleep"]["seconds"]);
+    let args = router["args"].as_array().unwrap().iter();
+    let mut patience = args.filter_map(|arg| {
+        let text = arg.as_str().unwrap();
+        text.strip_prefix("--shutdown-grace-period-secs=")
+    });
+    let patience = Duration::from_secs(patience.next().unwrap().parse().unwrap());
+    let grace = seconds(&pod["terminationGracePeriodSeconds"]);
+    // The kubelet needs a moment to run kvgauge's hook.
+    let reserve = Duration::from_secs(2);
+    assert!(delay > Duration::ZERO);
+    assert!(sleep >= delay + reserve, "{sleep:?} after {delay:?}");
+    assert!(patience >= timeout, "{patience:?} for {timeout:?}");
+    assert!(grace >= sleep + patience + reserve, "{grace:?}");
+    assert!(grace >= delay + timeout + reserve, "{grace:?}");
+}
+
+/// The Operator's own definition of a PodMonitor; the API server throws away what is no key of it without a
+/// word.
+#[test]
+#[ignore = "needs node and its packages, PyYAML: tests/run"]
+fn the_prometheus_operator_takes_the_pod_monitors() {
+    let shipped = documents("kubernetes/podmonitor.yaml");
+    let wrong = |change: fn(&mut Value)| {
+        let mut list = shipped.clone();
+        change(&mut list[1]);
+        list
+    };
+    let lists = [
+        wrong(|m| m["spec"]["podMetricsEndpoints"][0]["intervall"] = "10s".into()),
+        wrong(|m| m["spec"]["podMetricsEndpoints"][0]["interval"] = "10 s".into()),
+        wrong(|m| {
+            let rule = &mut m["spec"]["podMetricsEndpoints"][0]["relabelings"][0];
+            rule["target_label"] = "deployment".into();
+        }),
+        wrong(|m| m["spec"]["selector"] = Value::Null),
+        wrong(|m| m["kind"] = "ServiceMonitor".into()),
+        // As it is in the comment for a token.
+        wrong(|m| {
+            m["spec"]["podMetricsEndpoints"][0]["authorization"] =
+                serde_json::json!({"credentials": {"name": "kvgauge-admin", "key": "token"}});
+        }),
+        shipped,
     ];
-    for monitor in &monitors {
-        for endpoint in monitor["spec"]["podMetricsEndpoints"].as_array().unwrap() {
-            for key in endpoint.as_object().unwrap().keys() {
-                assert!(known.contains(&key.as_str()), "{key}");
-            }
-        }
+    let said = node_script("podmonitors.mjs", [serde_json::to_string(&lists).unwrap()]);
+    let mut said: Vec<Vec<String>> = serde_json::from_str(&said).unwrap();
+    assert_eq!(said.pop().unwrap(), Vec::<String>::new());
+    assert_eq!(said.pop().unwrap(), Vec::<String>::new());
+    assert_eq!(said.len(), 5);
+    for (said, about) in said.iter().zip([
+        "/spec/podMetricsEndpoints/0/intervall",
+        "/spec/podMetricsEndpoints/0/interval",
+        "/spec/podMetricsEndpoints/0/relabelings/0/target_label",
+        "/spec/selector",
+        "/kind",
+    ]) {
+        assert!(
+            said.len() == 1 && said[0].contains(about),
+            "{about}: {said:?}"
+        );
     }
 }
 
@@ -307,8 +379,7 @@ fn a_replica_shows_the_routers_series_and_none_of_the_engines() {
     );
 }
 
-/// A target's labels after the `relabelings` of a PodMonitor: the action is `replace` throughout, and all
-/// of the joined values is taken.
+/// A target's labels after the `relabelings` of a PodMonitor: the action is `replace` throughout.
 fn relabelled(endpoint: &Value, target: &[(&str, &str)]) -> BTreeMap<String, String> {
     let mut labels: BTreeMap<String, String> = target
         .iter()
@@ -316,7 +387,13 @@ fn relabelled(endpoint: &Value, target: &[(&str, &str)]) -> BTreeMap<String, Str
         .collect();
     for rule in endpoint["relabelings"].as_array().unwrap() {
         for key in rule.as_object().unwrap().keys() {
-            let known = ["sourceLabels", "separator", "targetLabel", "replacement"];
+            let known = [
+                "sourceLabels",
+                "separator",
+                "regex",
+                "targetLabel",
+                "replacement",
+            ];
             assert!(known.contains(&key.as_str()), "{key}");
         }
         let names = rule["sourceLabels"].as_array().cloned().unwrap_or_default();
@@ -325,8 +402,13 @@ fn relabelled(endpoint: &Value, target: &[(&str, &str)]) -> BTreeMap<String, Str
             .map(|name| labels[name.as_str().unwrap()].as_str())
             .collect();
         let joined = values.join(rule["separator"].as_str().unwrap_or(";"));
-        let made = rule["replacement"].as_str().unwrap_or("$1");
-        let made = made.replace("$1", &joined);
+        let pattern = rule["regex"].as_str().unwrap_or("(.*)");
+        let pattern = regex_lite::Regex::new(&format!("^(?s:{pattern})$")).unwrap();
+        let Some(parts) = pattern.captures(&joined) else {
+            continue;
+        };
+        let mut made = String::new();
+        parts.expand(rule["replacement"].as_str().unwrap_or("$1"), &mut made);
         labels.insert(rule["targetLabel"].as_str().unwrap().to_owned(), made);
     }
     labels
@@ -351,18 +433,23 @@ fn what_the_operator_scrapes_has_the_labels_that_the_rules_ask_for() {
     );
     let alerts = fs::read_to_string(config("prometheus/kvgauge.alerts.yml")).unwrap();
     assert!(alerts.contains(&format!("absent(up{{job=\"{}\"}})", kvgauge["job"])));
-    let engine = relabelled(
-        named("sglang"),
-        &[
-            ("job", "prod/sglang"),
-            ("__address__", "10.0.0.1:30000"),
-            ("__meta_kubernetes_namespace", "prod"),
-            ("__meta_kubernetes_pod_label_role", "decode"),
-        ],
-    );
+    let engine = |address: &str| {
+        relabelled(
+            named("sglang"),
+            &[
+                ("job", "prod/sglang"),
+                ("__address__", address),
+                ("__meta_kubernetes_namespace", "prod"),
+                ("__meta_kubernetes_pod_label_role", "decode"),
+            ],
+        )
+    };
+    let newer = engine("[fd00::1]:30000");
+    let engine = engine("10.0.0.1:30000");
     assert_eq!(kvgauge["deployment"], "prod");
     assert_eq!(engine["deployment"], kvgauge["deployment"]);
     assert_eq!(engine["source"], "decode-10.0.0.1:30000");
+    assert_eq!(newer["source"], "decode-fd00::1:30000");
     // Else KvEngineSeriesTwice and KvgaugeDown would speak of engines.
     assert_ne!(engine["job"], kvgauge["job"]);
 }

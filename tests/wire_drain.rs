@@ -13,6 +13,7 @@ mod support;
 use rustix::process::Signal as Unix;
 use std::time::Duration;
 use support::client::post;
+use support::kvgauge::run;
 use support::upstream::STREAM;
 use support::{Client, End, Kvgauge, Next, Setup, Upstream, get};
 
@@ -170,4 +171,94 @@ fn what_is_cut_is_counted_from_the_start() {
         .metrics()
         .value("kvgauge_drained_requests_total", &[]);
     assert_eq!(count, Some(0.0));
+}
+
+/// What `kvgauge drain` says to a process, with its exit code.
+fn told_to_drain(pid: u32) -> (i32, String) {
+    let output = run(&["drain", "--pid", &pid.to_string()]);
+    let text = [&output.stdout[..], &output.stderr[..]].concat();
+    let text = String::from_utf8(text).unwrap();
+    (output.status.code().unwrap(), text)
+}
+
+/// A container's hook, and the SIGTERM that follows it: what runs is not cut by either.
+#[test]
+fn the_command_drains_and_the_signal_behind_it_goes_on_with_that() {
+    let upstream = upstream();
+    let mut kvgauge = Setup::new(upstream.address()).start();
+    let mut client = Client::connect(kvgauge.listen);
+    let request = post("/", "x-request-id: asked\r\n", "0123456789");
+    let (begin, end) = request.split_at(request.len() - 5);
+    client.send(begin);
+    support::eventually("it is forwarded", || (upstream.open() > 0).then_some(()));
+    let pid = kvgauge.pid();
+    let told = format!("kvgauge (process {pid}) has been told to drain.");
+    assert_eq!(told_to_drain(pid), (0, told.clone()));
+    kvgauge.says("SIGUSR1 (kvgauge drain): draining.");
+    until_it_drains(&kvgauge);
+    // Told again, as a hook may be that is tried again.
+    assert_eq!(told_to_drain(pid), (0, told));
+    kvgauge.says("SIGUSR1 (kvgauge drain): draining already");
+    kvgauge.signal(Unix::TERM);
+    kvgauge.says("SIGTERM: draining already. Another signal cuts what still runs.");
+    assert_eq!(client.send(end).response("POST").status(), 200);
+    assert_eq!(kvgauge.exit_code(SOON), 0);
+    kvgauge.says("drained: every request has finished");
+    assert_eq!(kvgauge.line_of("asked")["outcome"], "complete");
+}
+
+#[test]
+fn after_the_command_the_second_signal_cuts() {
+    let upstream = upstream();
+    let mut kvgauge = Setup::new(upstream.address()).start();
+    let mut stream = ask(&kvgauge, "/stream", "stream");
+    assert_eq!(stream.head().status(), 200);
+    assert!(stream.chunk().is_some());
+    assert_eq!(told_to_drain(kvgauge.pid()).0, 0);
+    kvgauge.says("draining");
+    kvgauge.signal(Unix::TERM);
+    kvgauge.says("draining already");
+    kvgauge.signal(Unix::TERM);
+    assert_eq!(kvgauge.exit_code(SOON), 0);
+    assert_eq!(stream.rest(), (Vec::new(), End::Cut));
+    assert_eq!(kvgauge.line_of("stream")["outcome"], "drained");
+}
+
+/// The signal would end whoever does not wait for it.
+#[test]
+fn the_command_tells_nobody_but_a_kvgauge_that_serves() {
+    let mut sleep = std::process::Command::new("sleep");
+    let mut other = sleep.arg("60").spawn().unwrap();
+    support::eventually("it is sleep", || {
+        let name = std::fs::read_to_string(format!("/proc/{}/comm", other.id())).unwrap();
+        (name == "sleep\n").then_some(())
+    });
+    let (code, said) = told_to_drain(other.id());
+    assert_eq!(code, 1, "{said}");
+    let wanted = format!("Process {} is 'sleep' and not kvgauge", other.id());
+    assert!(
+        said.starts_with(&wanted) && said.contains("--pid"),
+        "{said}"
+    );
+    assert!(other.try_wait().unwrap().is_none());
+    other.kill().unwrap();
+    other.wait().unwrap();
+
+    let (code, said) = told_to_drain(i32::MAX.unsigned_abs());
+    assert_eq!(code, 1, "{said}");
+    assert!(said.starts_with("There is no process 2147483647"), "{said}");
+
+    // Its own commands but serve do not wait for the signal.
+    let mut watch = std::process::Command::new(support::kvgauge::program());
+    let watch = watch.args(["status", "--watch", "http://127.0.0.1:9"]);
+    let mut watch = watch.stdout(std::process::Stdio::null()).spawn().unwrap();
+    let (code, said) = support::eventually("it is kvgauge", || {
+        let told = told_to_drain(watch.id());
+        told.1.contains("is kvgauge").then_some(told)
+    });
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains("does not serve"), "{said}");
+    assert!(watch.try_wait().unwrap().is_none());
+    watch.kill().unwrap();
+    watch.wait().unwrap();
 }

@@ -28,6 +28,9 @@ _kvgauge() {
             kvgauge,doctor)
                 cmd="kvgauge__subcmd__doctor"
                 ;;
+            kvgauge,drain)
+                cmd="kvgauge__subcmd__drain"
+                ;;
             kvgauge,man)
                 cmd="kvgauge__subcmd__man"
                 ;;
@@ -44,7 +47,7 @@ _kvgauge() {
 
     case "${cmd}" in
         kvgauge)
-            opts="-h -V --help --version serve demo status doctor check completions man"
+            opts="-h -V --help --version serve demo status doctor check drain completions man"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -127,6 +130,24 @@ _kvgauge() {
                     return 0
                     ;;
                 --upstream)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        kvgauge__subcmd__drain)
+            opts="-h --pid --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --pid)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

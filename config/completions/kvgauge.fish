@@ -31,6 +31,7 @@ complete -c kvgauge -n "__fish_kvgauge_needs_command" -f -a "demo" -d 'Try it ou
 complete -c kvgauge -n "__fish_kvgauge_needs_command" -f -a "status" -d 'Say how full the KV cache is'
 complete -c kvgauge -n "__fish_kvgauge_needs_command" -f -a "doctor" -d 'Look at every page and say what is wrong and what to do'
 complete -c kvgauge -n "__fish_kvgauge_needs_command" -f -a "check" -d 'Validate a settings file and say what it means'
+complete -c kvgauge -n "__fish_kvgauge_needs_command" -f -a "drain" -d 'Tell a running kvgauge to drain'
 complete -c kvgauge -n "__fish_kvgauge_needs_command" -f -a "completions" -d 'Print completions for a shell'
 complete -c kvgauge -n "__fish_kvgauge_needs_command" -f -a "man" -d 'Print the manual page, or write all of them'
 complete -c kvgauge -n "__fish_kvgauge_using_subcommand serve" -l config -d 'Settings file (TOML) [default: none]' -r -F
@@ -62,5 +63,7 @@ complete -c kvgauge -n "__fish_kvgauge_using_subcommand doctor" -l upstream -d '
 complete -c kvgauge -n "__fish_kvgauge_using_subcommand doctor" -l warmup -d 'Where an engine has no gauges yet: send one small completion through the router (64 tokens, at most 60 s for each model) and look again for up to 35 s'
 complete -c kvgauge -n "__fish_kvgauge_using_subcommand doctor" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c kvgauge -n "__fish_kvgauge_using_subcommand check" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c kvgauge -n "__fish_kvgauge_using_subcommand drain" -l pid -d 'The process of kvgauge serve: 1 in a container of its own' -r
+complete -c kvgauge -n "__fish_kvgauge_using_subcommand drain" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c kvgauge -n "__fish_kvgauge_using_subcommand completions" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c kvgauge -n "__fish_kvgauge_using_subcommand man" -s h -l help -d 'Print help (see more with \'--help\')'

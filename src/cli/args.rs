@@ -101,6 +101,21 @@ pub enum Command {
         after_help = "Example:\n  kvgauge check /etc/kvgauge.toml"
     )]
     Check(Check),
+    /// Tell a running kvgauge to drain
+    #[command(
+        long_about = "Tells a running kvgauge serve to drain, and returns at once: /readyz says 503, \
+                      after drain.delay the listener closes, what runs is finished, and the process \
+                      ends. It is meant for the preStop hook of a container, whose image has no \
+                      shell and no kill. The SIGTERM that follows such a hook goes on with the drain \
+                      (it would cut what runs if the hook had sent one too), and told twice is as \
+                      told once.",
+        after_help = "Examples:\n  \
+            kvgauge drain\n  \
+            kvgauge drain --pid 4711\n\n\
+            It sends SIGUSR1, to a process that waits for it under kvgauge's name and to no other.\n\
+            Ends with 0 (told), 1 (there is nobody to tell, or it is not allowed), 64 (wrong usage)."
+    )]
+    Drain(Drain),
     /// Print completions for a shell
     #[command(
         long_about = "Prints what a shell needs to complete kvgauge's commands and flags. Those of \
@@ -218,6 +233,14 @@ pub struct Doctor {
     /// at most 60 s for each model) and look again for up to 35 s
     #[arg(long)]
     pub warmup: bool,
+}
+
+/// `kvgauge drain`
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+pub struct Drain {
+    /// The process of kvgauge serve: 1 in a container of its own
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(i32).range(1..))]
+    pub pid: i32,
 }
 
 /// `kvgauge completions`

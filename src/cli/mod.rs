@@ -5,6 +5,7 @@ pub mod check;
 mod completions;
 pub mod demo;
 pub mod doctor;
+mod drain;
 mod man;
 mod role_line;
 mod scenario;
@@ -26,6 +27,7 @@ pub fn run() -> ExitCode {
         Ok(Command::Status(args)) => status::run(&args),
         Ok(Command::Doctor(args)) => doctor::run(&args),
         Ok(Command::Check(args)) => check::run(&args),
+        Ok(Command::Drain(args)) => drain::run(&args),
         Ok(Command::Completions(args)) => completions::run(&args),
         Ok(Command::Man(args)) => man::run(&args),
         Err(code) => code,

@@ -89,25 +89,26 @@ fn serve(args: &args::Serve, settings: Settings) -> anyhow::Result<()> {
     server.announce();
     supervisor.ready(&format!("serving on {}", server.listen));
     let life = async {
-        let name = loop {
+        let by_command = loop {
             match signals.next().await {
-                Told::End(name) => break name,
+                Told::End(name) => {
+                    tracing::info!("{name}: draining. A second signal cuts what still runs.");
+                    break false;
+                }
+                Told::Drain => {
+                    tracing::info!(
+                        "SIGUSR1 (kvgauge drain): draining. SIGTERM goes on with that, a second one cuts what still runs."
+                    );
+                    break true;
+                }
                 Told::Reload => {
                     supervisor.reloading();
                     supervisor.ready(&reloader.reload());
                 }
             }
         };
-        tracing::info!("{name}: draining. A second signal cuts what still runs.");
         supervisor.stopping();
-        let cut = async move {
-            while signals.next().await == Told::Reload {
-                tracing::warn!(
-                    "SIGHUP: the settings are not read any more, as kvgauge is draining"
-                );
-            }
-        };
-        server.leave(cut).await;
+        server.leave(told_to_cut(signals, by_command)).await;
     };
     runtime.block_on(async {
         tokio::select! {
@@ -116,6 +117,27 @@ fn serve(args: &args::Serve, settings: Settings) -> anyhow::Result<()> {
         }
     });
     server.end()
+}
+
+/// Returns when what still runs is to be cut: at the second signal that ends. Where the drain was begun
+/// by `kvgauge drain`, the first one after it is that of whoever had it begun so: the SIGTERM that follows
+/// a container's `preStop` hook.
+async fn told_to_cut(mut signals: Signals, mut by_command: bool) {
+    loop {
+        match signals.next().await {
+            Told::Reload => {
+                tracing::warn!(
+                    "SIGHUP: the settings are not read any more, as kvgauge is draining"
+                );
+            }
+            Told::Drain => tracing::info!("SIGUSR1 (kvgauge drain): draining already"),
+            Told::End(name) if by_command => {
+                by_command = false;
+                tracing::info!("{name}: draining already. Another signal cuts what still runs.");
+            }
+            Told::End(_) => return,
+        }
+    }
 }
 
 // === impl Server ===

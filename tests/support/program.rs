@@ -4,6 +4,7 @@
 use super::client::Client;
 use super::lines::Lines;
 use super::wait::{pause, within};
+use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::OsStr;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -59,6 +60,18 @@ impl Program {
     /// Standard error so far.
     pub(crate) fn errors(&self) -> String {
         self.errors.text()
+    }
+
+    /// SIGTERM.
+    pub(crate) fn terminate(&self) {
+        let pid = Pid::from_raw(i32::try_from(self.child.id()).unwrap()).unwrap();
+        kill_process(pid, Signal::TERM).unwrap();
+    }
+
+    /// Waits for its end; none where a signal has ended it.
+    pub(crate) fn exit_code(&mut self, limit: Duration) -> Option<i32> {
+        let what = format!("{} ends", self.name);
+        within(limit, &what, || self.child.try_wait().unwrap()).code()
     }
 
     pub(crate) fn kill(&mut self) {

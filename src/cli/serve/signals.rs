@@ -10,6 +10,8 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 pub enum Told {
     /// To read the settings anew.
     Reload,
+    /// To drain: `kvgauge drain`.
+    Drain,
     /// To end; the signal's name.
     End(&'static str),
 }
@@ -19,6 +21,7 @@ pub struct Signals {
     terminate: Signal,
     interrupt: Signal,
     hang_up: Signal,
+    drain: Signal,
     /// Standard input was a terminal at the start.
     in_a_terminal: bool,
 }
@@ -33,6 +36,7 @@ impl Signals {
             terminate: signal(SignalKind::terminate()).context("SIGTERM can't be watched")?,
             interrupt: signal(SignalKind::interrupt()).context("SIGINT can't be watched")?,
             hang_up: signal(SignalKind::hangup()).context("SIGHUP can't be watched")?,
+            drain: signal(SignalKind::user_defined1()).context("SIGUSR1 can't be watched")?,
             in_a_terminal: stdin().is_terminal(),
         })
     }
@@ -42,6 +46,8 @@ impl Signals {
         let (told, came) = tokio::select! {
             biased;
             came = self.hang_up.recv() => (self.hung_up(), came),
+            // Before the SIGTERM that follows a hook.
+            came = self.drain.recv() => (Told::Drain, came),
             came = self.interrupt.recv() => (Told::End("SIGINT"), came),
             came = self.terminate.recv() => (Told::End("SIGTERM"), came),
         };
