@@ -81,7 +81,7 @@ ok     prefill   http://PREFILL/metrics
          queued     not from num_grammar_queue_reqs: waits for its grammar, before the scheduler's queue
          usage      not from full_token_usage: kv_used_tokens over the capacity is exact to the token, and never left from before
          usage      not from mamba_usage: of a pool that is less full
-         usage      not from pending_prealloc_token_usage: held by requests whose KV is still arriving: `pending`
+         usage      not from pending_prealloc_token_usage: what requests that wait for room will need: `pending`
          usage      not from swa_token_usage: of a pool that is less full
          usage      not from token_usage: the fullest pool's, rounded to two decimals
          used       not from num_used_tokens: the larger of the full and the sliding-window pool's tokens
@@ -171,7 +171,7 @@ ok     decode    http://DECODE/metrics
          queued     not from num_grammar_queue_reqs: waits for its grammar, before the scheduler's queue
          usage      not from full_token_usage: kv_used_tokens over the capacity is exact to the token, and never left from before
          usage      not from mamba_usage: of a pool that is less full
-         usage      not from pending_prealloc_token_usage: held by requests whose KV is still arriving: `pending`
+         usage      not from pending_prealloc_token_usage: what requests that wait for room will need: `pending`
          usage      not from swa_token_usage: of a pool that is less full
          usage      not from token_usage: the fullest pool's, rounded to two decimals
          used       not from num_used_tokens: the larger of the full and the sliding-window pool's tokens

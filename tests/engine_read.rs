@@ -643,6 +643,26 @@ fn a_broken_kind_is_covered_by_the_headline_or_makes_the_usage_unknown() {
     assert_eq!((only(&rank).usage, rank.odd), (Ok(0.3), vec![("nan", 1)]));
 }
 
+/// A long queue for room asks for more than the pool holds; that is no fault of the page.
+#[test]
+fn what_is_waited_for_may_be_more_than_the_pool() {
+    for (gauge, pending, odd) in [
+        ("1.1397", Some(1.1397), vec![]),
+        ("0.5", Some(0.5), vec![]),
+        ("-0.1", None, vec![("negative", 1)]),
+        ("NaN", None, vec![("nan", 1)]),
+    ] {
+        let reading = read(&format!(
+            "sglang:token_usage 0.9\nsglang:pending_prealloc_token_usage {gauge}\n"
+        ));
+        assert_eq!(
+            (only(&reading).pending, reading.odd),
+            (pending, odd),
+            "{gauge}"
+        );
+    }
+}
+
 #[test]
 fn b22_the_fullest_kind_gives_the_usage_and_the_lora_pool_never() {
     let reading = case("b22");
@@ -791,7 +811,7 @@ fn assert_sane(reading: &Reading) {
     for pool in &reading.pools {
         assert!(share(pool.usage.ok()), "{pool:?}");
         assert!(share(pool.fill) && share(pool.host), "{pool:?}");
-        assert!(share(pool.pending) && share(pool.hit_rate), "{pool:?}");
+        assert!(share(pool.hit_rate) && pool.pending.is_none_or(|v| v >= 0.0 && v.is_finite()));
         assert_ne!(pool.capacity, Some(0), "{pool:?}");
         assert!(pool.usage.is_ok() || pool.used.is_none(), "{pool:?}");
         if let (Some(used), Some(capacity)) = (pool.used, pool.capacity) {

@@ -257,7 +257,9 @@ fn share(
         ([one], _) => Some(*one),
         (many, Some(weights)) => {
             let sum: f64 = many.iter().zip(weights).map(|(v, w)| v * w).sum();
-            Some(sum.clamp(0.0, 1.0))
+            // No mean is above the largest, but for a rounding error.
+            let most = many.iter().copied().fold(0.0, f64::max);
+            Some(sum.clamp(0.0, most))
         }
         (many, None) => many.iter().copied().reduce(f64::max),
     }

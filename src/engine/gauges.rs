@@ -33,6 +33,8 @@ pub(super) enum Unit {
     Fraction,
     /// A share in per cent, 0 to 100. It is read as a fraction.
     Percent,
+    /// What is asked for, as a share of what there is: more than 1 where that does not do.
+    Demand,
     /// A share, 0 to 1, or -1 where the engine does not keep it.
     FractionIfKept,
     /// Tokens, blocks or pages.

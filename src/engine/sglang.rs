@@ -14,7 +14,7 @@ mod pool;
 
 pub use loads::{LoadsError, read_loads};
 
-use super::gauges::{Gauge, Key, Sheet, whole};
+use super::gauges::{Gauge, Key, Sheet, Unit, whole};
 use super::lacking::{Lacking, SEND};
 use super::notes::Notes;
 use super::table::Draft;
@@ -47,7 +47,7 @@ const KV_GAUGES: &[Gauge] = &[
     Gauge::count("max_total_num_tokens_swa"),
     Gauge::count("page_size"),
     Gauge::count("num_pages"),
-    Gauge::fraction("pending_prealloc_token_usage"),
+    Gauge::new("pending_prealloc_token_usage", Unit::Demand),
 ];
 
 /// The scheduler's other gauges that are read.

@@ -86,8 +86,8 @@ pub struct Pool {
     pub queued: Option<u64>,
     /// Queues of prefill/decode disaggregation.
     pub queues: Queues,
-    /// Decode: share of the pool held by requests whose KV is still arriving
-    /// (not part of `usage`), 0 to 1.
+    /// Decode: what the requests that wait for room will need, as a share of the pool (not part of
+    /// `usage`); from 0, over 1 where they wait for more than the pool holds.
     pub pending: Option<f64>,
     /// Prefix cache hit rate as the engine gives it (SGLang: of the last prefill batch), 0 to 1.
     /// Unknown on SGLang's decode servers.

@@ -31,8 +31,8 @@ pub struct RoleState {
     pub queued: Option<u64>,
     /// Queues of prefill/decode disaggregation, summed; only those of the role.
     pub queues: Queues,
-    /// Decode: share of the pools held by requests whose KV is still arriving (not part of
-    /// `usage`), 0 to 1.
+    /// Decode: what the requests that wait for room will need, as a share of the pools (not part of
+    /// `usage`); from 0, over 1 where they wait for more than the pools hold.
     pub pending: Option<f64>,
     /// Prefix cache hit rate as the engines give it, plain mean over the pools, 0 to 1.
     pub hit_rate: Option<f64>,

@@ -181,7 +181,7 @@ fn passed_over(row: &Row, level: Option<Level>, pool: &Pool, notes: &mut Notes) 
     passed(
         "usage",
         "pending_prealloc_token_usage",
-        "held by requests whose KV is still arriving: `pending`",
+        "what requests that wait for room will need: `pending`",
     );
     passed(
         "queued",
