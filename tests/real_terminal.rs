@@ -126,6 +126,8 @@ fn hot_rank_names_the_rank() {
         screen.contains("too small") && line(screen, "decode hottest 9").ends_with("CRITICAL")
     });
     terminal.keep("hot-rank-30x5");
+    terminal.resize(80, 24);
+    terminal.until("as before", |screen| screen.contains("q quit"));
     terminal.key("q");
     ended(&terminal, 0);
 }
@@ -176,7 +178,7 @@ fn hung_says_that_the_page_stands_still() {
     let words = [
         "WARNING: decode's page unchanged for ",
         "while it has requests",
-        "decode  WARNING [",
+        "decode  WARNING  [",
         "  decode  up, UNCHANGED for ",
     ];
     let (_demo, terminal, _) = scenario("hung", &words);
