@@ -116,9 +116,18 @@ fn hot_rank_names_the_rank() {
             "its hottest pool 9",
             "rank 2 of 4 pools",
             "  decode rank 2 [",
+            "3 of 3 up, oldest read ",
+            "CRITICAL",
         ],
     );
     assert!(line(&screen, "decode").contains(" ok "), "{screen}");
+    terminal.resize(30, 5);
+    terminal.until("a tiny window", |screen| {
+        screen.contains("too small") && line(screen, "decode hottest 9").ends_with("CRITICAL")
+    });
+    terminal.keep("hot-rank-30x5");
+    terminal.resize(80, 24);
+    terminal.until("as before", |screen| screen.contains("q quit"));
     terminal.key("q");
     ended(&terminal, 0);
 }
@@ -131,6 +140,7 @@ fn decode_restart_is_unknown_in_words_and_comes_back() {
         &[
             "UNKNOWN: decode unreachable",
             "NOT UP: decode",
+            "  decode  DOWN  read ",
             "refused the connection",
         ],
     );
@@ -168,6 +178,8 @@ fn hung_says_that_the_page_stands_still() {
     let words = [
         "WARNING: decode's page unchanged for ",
         "while it has requests",
+        "decode  WARNING  [",
+        "  decode  up, UNCHANGED for ",
     ];
     let (_demo, terminal, _) = scenario("hung", &words);
     terminal.key("q");

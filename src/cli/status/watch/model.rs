@@ -50,8 +50,20 @@ pub(super) struct Lost {
 #[derive(Clone, Debug)]
 pub(super) struct Role {
     pub(super) title: String,
+    /// Of the role as a whole: its usage, whether a part is missing, whether its pages still move.
     pub(super) level: Level,
+    /// Of its fullest pool, where it has several: one full pool makes its requests wait.
+    pub(super) hottest: Level,
+    /// Its sources whose page stands still with work to do.
+    pub(super) still: Vec<Still>,
     pub(super) says: RoleSays,
+}
+
+/// A page that can be read, and says nothing of now.
+#[derive(Clone, Debug)]
+pub(super) struct Still {
+    pub(super) source: String,
+    pub(super) unchanged: Option<Duration>,
 }
 
 /// A role's past, the oldest first.
@@ -114,15 +126,25 @@ impl Model {
         self.moment = Some(moment);
         let limits = self.limits;
         let titles = titles(&roles.iter().collect::<Vec<_>>());
-        self.roles = roles
-            .into_iter()
-            .zip(titles)
-            .map(|(mut says, title)| Role {
-                level: limits.judge(&mut says),
+        let moment = self.moment.as_deref();
+        let role = |(mut says, title): (RoleSays, String)| {
+            let still = moment.map_or_else(Vec::new, |moment| moment.standing_still(&says));
+            let level = limits.judge(&mut says);
+            let max = says.max.filter(|_| says.pools > 1 && says.usage.is_some());
+            Role {
+                // As the page has it.
+                level: if still.is_empty() {
+                    level
+                } else {
+                    level.max(Level::Warning)
+                },
+                hottest: max.map_or(Level::Ok, |max| limits.level(max)),
                 title,
+                still: still.iter().map(|source| Still::of(source)).collect(),
                 says,
-            })
-            .collect();
+            }
+        };
+        self.roles = roles.into_iter().zip(titles).map(role).collect();
         for role in &self.roles {
             let usage = role.says.usage;
             if let Some(track) = track(&mut self.tracks, &role.says.role, &role.says.model) {
@@ -165,7 +187,7 @@ impl Model {
     pub(super) fn worst(&self) -> Option<&Role> {
         let fullness = |role: &Role| role.says.usage.unwrap_or_default();
         self.roles.iter().max_by(|a, b| {
-            let levels = a.level.cmp(&b.level);
+            let levels = a.gravest().cmp(&b.gravest());
             levels.then(fullness(a).total_cmp(&fullness(b)))
         })
     }
@@ -214,6 +236,26 @@ impl Model {
             };
         }
         all
+    }
+}
+
+// === impl Role ===
+
+impl Role {
+    /// Of the role and of its fullest pool.
+    pub(super) fn gravest(&self) -> Level {
+        self.level.max(self.hottest)
+    }
+}
+
+// === impl Still ===
+
+impl Still {
+    pub(super) fn of(source: &SourceSeen) -> Still {
+        Still {
+            source: source.says.name.clone(),
+            unchanged: source.unchanged_ms.map(Duration::from_millis),
+        }
     }
 }
 

@@ -122,7 +122,9 @@ pub(super) struct RoleHistory {
 impl Moment {
     /// Of what was answered just now.
     pub(super) fn of(said: Said) -> Moment {
-        let seen = |says| SourceSeen {
+        let seen = |says: SourceSays| SourceSeen {
+            // Read just now, or not.
+            age_ms: (says.state == "up").then_some(0),
             says,
             ..SourceSeen::default()
         };
@@ -137,6 +139,27 @@ impl Moment {
             unanswered: said.unanswered,
             ..Moment::default()
         }
+    }
+
+    /// The sources of a role that can be read, have work and stand still.
+    pub(super) fn standing_still(&self, role: &RoleSays) -> Vec<&SourceSeen> {
+        // Of a role with several models those that serve this one, as far as that is known.
+        let serves_others = |source: &SourceSeen| {
+            let pools = self
+                .pools
+                .iter()
+                .filter(|pool| pool.source == source.says.name);
+            let mut models = pools.filter_map(|pool| pool.model.as_ref()).peekable();
+            role.model.as_ref().is_some_and(|model| {
+                models.peek().is_some() && !models.any(|served| served == model)
+            })
+        };
+        let of_role = |source: &&SourceSeen| source.says.role.as_deref() == Some(&*role.role);
+        self.sources
+            .iter()
+            .filter(of_role)
+            .filter(|source| source.stands_still && !serves_others(source))
+            .collect()
     }
 
     /// As `status` reports it.

@@ -3,9 +3,12 @@
 //! What matters is in the words; colours only repeat it. Texts from elsewhere come here without controls
 //! ([`Look::name`](text::Look)), and the buffer takes none either.
 
+mod headline;
+mod order;
 mod plan;
 mod rest;
 mod roles;
+mod sources;
 mod text;
 
 pub(super) use text::Look;
@@ -13,11 +16,13 @@ pub(super) use text::Look;
 use super::model::{Model, Role};
 use crate::cli::role_line::percent;
 use crate::cli::status::report::Level;
-use plan::{Part, Plan};
+use order::Counts;
+use plan::Part;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
-use ratatui::text::{Line, Span};
+use ratatui::text::Line;
 use roles::{Roles, word};
+use sources::Sources;
 use std::time::{Duration, Instant};
 use text::{ago, width};
 
@@ -77,17 +82,22 @@ impl View<'_> {
     fn whole(&self, height: usize) -> Vec<Line<'static>> {
         let look = self.look;
         let keys = height >= LEAST_WITH_KEYS;
-        let roles = Roles {
-            look,
-            model: self.model,
-            now: self.now,
-            width: self.columns,
-        };
+        let roles = Roles::new(look, self.model, self.now, self.columns);
         let (mut traffic, mut sources) = (Vec::new(), Vec::new());
         let (mut pools, mut errors, mut requests) = (Vec::new(), Vec::new(), Vec::new());
+        let mut counts = Counts {
+            roles: self.model.roles.len(),
+            ..Counts::default()
+        };
         if let Some(moment) = &self.model.moment {
+            let since = self.model.age(self.now).unwrap_or_default();
+            let all = Sources::new(look, moment, self.columns, since);
+            counts.unwell = all.unwell().len();
+            if roles.of_several_pools() {
+                counts.hot_pools = rest::hot_pools(moment, self.model.limits);
+            }
             traffic = rest::traffic(look, moment);
-            sources = rest::sources(look, moment, self.columns);
+            sources = all.sizes();
             pools = rest::pools(&roles, moment, self.model.limits);
             errors = rest::errors(look, moment);
             requests = rest::requests(look, moment);
@@ -97,9 +107,10 @@ impl View<'_> {
         } else {
             roles.sizes()
         };
+        // In the order of `What`.
         let parts = vec![
             Part::joined(vec![vec![self.header()]]),
-            Part::joined(vec![self.connection(), self.verdict()]),
+            Part::joined(self.verdict()),
             Part::apart(role_sizes),
             Part::apart(traffic),
             Part::apart(sources),
@@ -107,42 +118,7 @@ impl View<'_> {
             Part::apart(errors),
             Part::apart(requests),
         ];
-        let [
-            header,
-            verdict,
-            role,
-            traffic,
-            sources,
-            pools,
-            errors,
-            requests,
-        ] = [0, 1, 2, 3, 4, 5, 6, 7];
-        let most = usize::MAX - 1;
-        let mut plan = Plan::new(parts, height - usize::from(keys));
-        // What is wished first gets its room first.
-        plan.wish(header, 0);
-        plan.wish_up_to(verdict, 1);
-        plan.wish_up_to(role, roles.size(1));
-        plan.wish(sources, 0);
-        plan.wish(traffic, 0);
-        plan.wish(sources, 1);
-        plan.wish(role, roles.size(2));
-        plan.wish(traffic, 1);
-        plan.wish(role, roles.size(3));
-        plan.wish(role, roles.size(4));
-        plan.wish_blanks();
-        if roles.of_several_pools() {
-            plan.wish_up_to(pools, 2);
-        }
-        plan.wish(sources, 2);
-        plan.wish(role, roles.size(5));
-        plan.wish_up_to(pools, 3);
-        plan.wish_up_to(errors, 2);
-        plan.wish_up_to(requests, 4);
-        plan.wish_up_to(pools, most);
-        plan.wish_up_to(errors, 5);
-        plan.wish_up_to(requests, most);
-        plan.wish_up_to(errors, most);
+        let plan = order::plan(parts, height - usize::from(keys), counts);
         let mut lines = plan.lines();
         if keys {
             lines.resize(height - 1, Line::default());
@@ -236,123 +212,95 @@ impl View<'_> {
         lines
     }
 
-    /// The roles that are not well, the worst first; or that all are.
-    fn verdict(&self) -> Vec<Line<'static>> {
-        let look = self.look;
-        let mut lines = self.connection();
+    /// That there is no connection; and what is not well, the worst first, or that all is: in a line, in
+    /// two, … as many as it needs.
+    fn verdict(&self) -> Vec<Vec<Line<'static>>> {
+        let connection = self.connection();
+        let mut sizes = vec![connection.clone()];
         if self.model.is_old(self.now) {
-            return lines;
+            return sizes;
         }
-        let mut troubled: Vec<(Level, String)> = Vec::new();
-        for role in &self.model.roles {
-            if let Some(what) = self.trouble(role) {
-                troubled.push(what);
-            }
+        for lines in headline::sizes(self.look, self.model, self.columns) {
+            sizes.push(connection.iter().cloned().chain(lines).collect());
         }
-        troubled.extend(self.standing_still());
-        troubled.sort_by_key(|(level, _)| std::cmp::Reverse(*level));
-        let mut line: Vec<Span<'static>> = Vec::new();
-        for (level, what) in &troubled {
-            if !line.is_empty() {
-                line.push(look.plain("   "));
-            }
-            line.push(look.levelled(format!("{}: {what}", word(*level)), *level));
-        }
-        if let (true, Some(fullest)) = (troubled.is_empty(), self.model.worst()) {
-            let usage = percent(fullest.says.usage.unwrap_or_default());
-            let title = look.name(&fullest.title, 30);
-            line.push(look.levelled(format!("ok: the fullest is {title} at {usage}"), Level::Ok));
-        }
-        if !line.is_empty() {
-            lines.push(Line::from(line));
-        }
-        lines
-    }
-
-    /// Sources whose page stands still with work to do: it can be read, and says nothing of now.
-    fn standing_still(&self) -> Vec<(Level, String)> {
-        let look = self.look;
-        let sources = self.model.moment.iter().flat_map(|moment| &moment.sources);
-        let still = sources.filter(|source| source.stands_still).map(|source| {
-            let name = look.name(&source.says.name, 24);
-            let time = source.unchanged_ms.map(Duration::from_millis).map(ago);
-            let time = time.map_or_else(String::new, |time| format!(" for {time}"));
-            (
-                Level::Warning,
-                format!("{name}'s page unchanged{time} while it has requests: it may hang"),
-            )
-        });
-        still.collect()
-    }
-
-    /// What is not well with a role.
-    fn trouble(&self, role: &Role) -> Option<(Level, String)> {
-        let look = self.look;
-        let limits = self.model.limits;
-        let title = look.name(&role.title, 30);
-        let says = &role.says;
-        let from = |level| match level {
-            Level::Critical => format!("(from {})", percent(limits.crit)),
-            _ => format!("(from {})", percent(limits.warn)),
-        };
-        let Some(usage) = says.usage else {
-            let reason = says.unknown.as_deref().unwrap_or("no reason is given");
-            return Some((Level::Unknown, format!("{title} {}", look.name(reason, 20))));
-        };
-        let whole = limits.level(usage);
-        if whole != Level::Ok {
-            return Some((whole, format!("{title} {} {}", percent(usage), from(whole))));
-        }
-        // One full pool makes its requests wait, however empty the others are.
-        let hottest = says.max.filter(|_| says.pools > 1);
-        let hot = hottest.map_or(Level::Ok, |max| limits.level(max));
-        if let (Some(max), true) = (hottest, hot > Level::Ok) {
-            let what = format!(
-                "{title} {}, its hottest pool {} {}",
-                percent(usage),
-                percent(max),
-                from(hot)
-            );
-            return Some((hot, what));
-        }
-        (role.level != Level::Ok).then(|| (role.level, format!("{title} known in part")))
+        sizes
     }
 
     /// Of what can't be shown the worst, and that the window is too small.
     fn tiny(&self, height: usize) -> Vec<Line<'static>> {
         let look = self.look;
-        let old = self.model.is_old(self.now);
         let mut roles: Vec<_> = self.model.roles.iter().collect();
-        roles.sort_by_key(|role| std::cmp::Reverse(role.level));
+        roles.sort_by_key(|role| std::cmp::Reverse(role.gravest()));
         let mut lines = Vec::new();
         if self.model.lost.is_some() {
             lines.push(Line::from(look.wrong("CONNECTION LOST")));
         } else if roles.is_empty() {
             lines.push(Line::from(look.plain("nothing known yet")));
         }
-        for role in roles {
-            let level = if old { "OLD" } else { word(role.level) };
-            // The level stays where the name has to give way.
-            let value = match role.says.usage {
-                Some(usage) => format!(" {:.0}% {level}", usage * 100.0),
-                None => format!(" {level}"),
-            };
-            let name = look.name(&role.title, self.columns.saturating_sub(width(&value)));
-            lines.push(Line::from(
-                look.levelled(format!("{name}{value}"), role.level),
-            ));
-        }
-        lines.truncate(height.saturating_sub(1).max(1));
+        let room = height.saturating_sub(1).max(1).saturating_sub(lines.len());
+        let more = roles.len().saturating_sub(room);
+        lines.extend(roles.iter().take(room).map(|role| self.tiny_role(role)));
         if height > 1 {
-            let words = [
-                "too small: 80x24 shows all",
-                "too small for more",
-                "too small",
-            ];
-            let fits = words.iter().find(|words| width(words) <= self.columns);
-            lines.push(Line::from(look.faint(*fits.unwrap_or(&"small"))));
+            let words = if more > 0 {
+                [
+                    format!("and {more} more: too small, 80x24 shows all"),
+                    format!("too small: {more} more"),
+                    format!("{more} more"),
+                ]
+            } else {
+                [
+                    "too small: 80x24 shows all".to_owned(),
+                    "too small for more".to_owned(),
+                    "too small".to_owned(),
+                ]
+            };
+            let fits = words.into_iter().find(|words| width(words) <= self.columns);
+            let words = fits.unwrap_or_else(|| "small".to_owned());
+            lines.push(Line::from(look.faint(words)));
         }
         lines
+    }
+
+    /// Its gravest level stays where all else has to give way: the name, and what it is of.
+    fn tiny_role(&self, role: &Role) -> Line<'static> {
+        let look = self.look;
+        let old = self.model.is_old(self.now);
+        let level = if old { "OLD" } else { word(role.gravest()) };
+        let usage = role
+            .says
+            .usage
+            .map(|usage| format!("{:.0}%", usage * 100.0));
+        let mut notes = if old {
+            Vec::new()
+        } else {
+            roles::notes(role, false)
+        };
+        let last = notes.last().cloned();
+        notes.splice(0..0, usage.clone());
+        // A usage that is well would seem to be what the level says.
+        let alone = usage.filter(|_| last.is_none());
+        let values = [
+            format!(" {} {level}", notes.join(", ")),
+            format!(" {} {level}", last.or(alone).unwrap_or_default()),
+            format!(" {level}"),
+        ]
+        .map(|value| value.replace("  ", " "));
+        let name = width(&role.title).min(8);
+        let fits = values
+            .iter()
+            .find(|value| width(value) + name <= self.columns);
+        let value = fits.unwrap_or(&values[2]);
+        let titles = self.model.roles.iter().map(|other| &*other.title);
+        let names = look.names(titles, self.columns.saturating_sub(width(value)));
+        let mut names = names.into_iter().zip(&self.model.roles);
+        let name = names.find(|(_, other)| other.title == role.title);
+        let name = name.map(|(name, _)| name).unwrap_or_default();
+        let text = format!("{name}{value}");
+        Line::from(if old {
+            look.wrong(text)
+        } else {
+            look.levelled(text, role.gravest())
+        })
     }
 
     fn help(&self) -> Vec<Line<'static>> {

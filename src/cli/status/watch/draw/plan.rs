@@ -1,5 +1,6 @@
 //! Which parts of the view there is room for.
 
+use super::order::What;
 use ratatui::text::Line;
 
 /// One part, in several sizes, each richer than the one before.
@@ -57,7 +58,8 @@ impl Plan {
     }
 
     /// Shows a part in this size, if there is room and it is not shown in a richer one.
-    pub(super) fn wish(&mut self, part: usize, size: usize) {
+    pub(super) fn wish(&mut self, what: What, size: usize) {
+        let part = what as usize;
         let before = self.parts[part].chosen;
         if size >= self.parts[part].sizes.len() || before.is_some_and(|before| before >= size) {
             return;
@@ -69,9 +71,9 @@ impl Plan {
     }
 
     /// The same up to this size, as far as there is room.
-    pub(super) fn wish_up_to(&mut self, part: usize, size: usize) {
-        for size in 0..=size.min(self.parts[part].sizes.len()) {
-            self.wish(part, size);
+    pub(super) fn wish_up_to(&mut self, what: What, size: usize) {
+        for size in 0..=size.min(self.parts[what as usize].sizes.len()) {
+            self.wish(what, size);
         }
     }
 

@@ -1,16 +1,12 @@
-//! Traffic, sources, pools, errors and requests.
+//! Traffic, pools, errors and requests.
 
 use super::super::model::Model;
-use super::super::moment::{Moment, Quantiles, RequestSays, SourceSeen, Traffic};
+use super::super::moment::{Moment, Quantiles, RequestSays, Traffic};
 use super::roles::Roles;
-use super::text::{Look, ago, clock, millis, padded, rate, width};
+use super::text::{Look, clock, millis, padded, rate, width};
 use crate::cli::role_line::{number, percent};
 use crate::cli::status::report::{Level, Limits};
 use ratatui::text::Line;
-use std::time::Duration;
-
-/// Lines that one message may take.
-const MOST_LINES: usize = 3;
 
 /// In a line, and in three.
 pub(super) fn traffic(look: Look, moment: &Moment) -> Vec<Vec<Line<'static>>> {
@@ -81,90 +77,12 @@ fn quantiles_line(look: Look, name: &str, all: Quantiles, window: u64) -> Line<'
     Line::from(line)
 }
 
-/// In a line; with what is wrong; and all of them.
-pub(super) fn sources(look: Look, moment: &Moment, columns: usize) -> Vec<Vec<Line<'static>>> {
-    let all = &moment.sources;
-    let up = all
-        .iter()
-        .filter(|source| source.says.state == "up")
-        .count();
-    let mut line = vec![
-        look.strong("sources"),
-        look.plain(format!("  {up} of {} up", all.len())),
-    ];
-    let down: Vec<String> = all
-        .iter()
-        .filter(|source| source.says.state != "up")
-        .map(|source| look.name(&source.says.name, 20))
-        .collect();
-    if !down.is_empty() {
-        line.push(look.wrong(format!("  NOT UP: {}", down.join(", "))));
-    }
-    let line = Line::from(line);
-    let troubled = all
-        .iter()
-        .flat_map(|source| message(look, source, columns, true));
-    let troubled: Vec<Line<'static>> = [line.clone()].into_iter().chain(troubled).collect();
-    let names = all
-        .iter()
-        .map(|source| width(&look.name(&source.says.name, 24)))
-        .max();
-    let names = names.unwrap_or_default();
-    let whole = all.iter().flat_map(|source| {
-        let mut lines = vec![source_line(look, source, names)];
-        lines.extend(message(look, source, columns, false));
-        lines
-    });
-    let whole = [line.clone()].into_iter().chain(whole).collect();
-    vec![vec![line], troubled, whole]
-}
-
-fn source_line(look: Look, source: &SourceSeen, names: usize) -> Line<'static> {
-    let says = &source.says;
-    let (state, level) = match &*says.state {
-        "up" if says.unknown.is_none() => ("up", Level::Ok),
-        "up" => ("up, unknown", Level::Unknown),
-        "down" => ("DOWN", Level::Critical),
-        _ => ("not read yet", Level::Unknown),
-    };
-    let age = source.age_ms.map(|ms| {
-        let age = ago(Duration::from_millis(ms));
-        if ms < 1000 {
-            "read under 1 s ago".to_owned()
-        } else {
-            format!("read {age} ago")
-        }
-    });
-    // Most are named after their role, and read without TLS.
-    let role = says.role.clone().filter(|role| *role != says.name);
-    let url = says.url.strip_prefix("http://").unwrap_or(&says.url);
-    let parts = [age, role, says.engine.clone(), Some(url.to_owned())];
-    let parts: Vec<String> = parts
-        .into_iter()
-        .flatten()
-        .map(|part| look.name(&part, 60))
-        .collect();
-    Line::from(vec![
-        look.plain(format!("  {} ", padded(&look.name(&says.name, 24), names))),
-        look.levelled(padded(state, 5), level),
-        look.plain(format!(" {}", parts.join("  "))),
-    ])
-}
-
-/// What is wrong with it, and what to do. `named`: it stands alone.
-fn message(look: Look, source: &SourceSeen, columns: usize, named: bool) -> Vec<Line<'static>> {
-    let Some(message) = &source.says.message else {
-        return Vec::new();
-    };
-    let name = &source.says.name;
-    let text = if named && !message.starts_with(name.as_str()) {
-        format!("{name}: {message}")
-    } else {
-        message.clone()
-    };
-    let lines = look.message(&text, columns.saturating_sub(4), MOST_LINES);
-    let line = |text: String| Line::from(look.plain(format!("    {text}")));
-    lines.into_iter().map(line).collect()
+/// Pools at the warning or above it: the first ones, as the fullest come first.
+pub(super) fn hot_pools(moment: &Moment, limits: Limits) -> usize {
+    let usage = moment.pools.iter().map(|pool| pool.usage);
+    usage
+        .take_while(|usage| usage.is_some_and(|usage| limits.level(usage) > Level::Ok))
+        .count()
 }
 
 /// With one pool, two, … and all.

@@ -1,7 +1,7 @@
 //! The roles: how full, how it has been, who waits.
 
-use super::super::model::{Model, Role};
-use super::text::{Look, padded, short, width};
+use super::super::model::{Model, Role, Still};
+use super::text::{Look, ago, padded, short, width};
 use crate::cli::role_line::{RoleSays, number, percent, words};
 use crate::cli::status::report::{Level, PoolSays};
 use ratatui::text::{Line, Span};
@@ -13,6 +13,9 @@ const SPANS: [(usize, i64); 2] = [(150, 900), (0, 300)];
 /// Seconds that a column of the graph may stand for.
 const STEPS: [i64; 8] = [1, 2, 5, 10, 15, 30, 60, 120];
 
+/// Columns below which a bar shows nothing.
+const LEAST_BAR: usize = 6;
+
 /// What all roles of one view share.
 pub(super) struct Roles<'a> {
     pub(super) look: Look,
@@ -20,6 +23,8 @@ pub(super) struct Roles<'a> {
     pub(super) now: Instant,
     /// Columns of the window.
     pub(super) width: usize,
+    /// What each of the model's roles is called here.
+    titles: Vec<String>,
 }
 
 /// What a level is called.
@@ -34,20 +39,33 @@ pub(super) fn word(level: Level) -> &'static str {
 
 // === impl Roles ===
 
-impl Roles<'_> {
+impl<'a> Roles<'a> {
+    pub(super) fn new(look: Look, model: &'a Model, now: Instant, width: usize) -> Roles<'a> {
+        let titles = model.roles.iter().map(|role| &*role.title);
+        Roles {
+            look,
+            model,
+            now,
+            width,
+            titles: look.names(titles, width / 3),
+        }
+    }
+
     /// In sizes: as many as there is room for with a line each, all with a line, with two, three, four
     /// lines, and with blank lines between them.
     pub(super) fn sizes(&self) -> Vec<Vec<Line<'static>>> {
-        let roles: Vec<&Role> = self.model.roles.iter().collect();
+        let roles: Vec<(&Role, &String)> = self.model.roles.iter().zip(&self.titles).collect();
         let mut sizes = Vec::new();
         let mut worst = roles.clone();
         // Those as they came keep their order.
-        worst.sort_by_key(|role| std::cmp::Reverse(role.level));
+        worst.sort_by_key(|(role, _)| std::cmp::Reverse(role.gravest()));
         for n in 1..roles.len() {
-            let mut lines: Vec<Line<'static>> =
-                worst[..n].iter().flat_map(|r| self.block(r, 1)).collect();
+            let mut lines: Vec<Line<'static>> = worst[..n]
+                .iter()
+                .flat_map(|(r, title)| self.block(r, title, 1))
+                .collect();
             let rest = &worst[n..];
-            let level = rest.first().map_or(Level::Ok, |role| role.level);
+            let level = rest.first().map_or(Level::Ok, |(role, _)| role.gravest());
             lines.push(Line::from(vec![
                 self.look
                     .plain(format!("and {} more, none worse than ", rest.len())),
@@ -59,19 +77,16 @@ impl Roles<'_> {
             sizes.push(
                 roles
                     .iter()
-                    .flat_map(|role| self.block(role, size))
+                    .flat_map(|(role, title)| self.block(role, title, size))
                     .collect(),
             );
         }
-        let spaced: Vec<Vec<Line<'static>>> =
-            roles.iter().map(|role| self.block(role, 4)).collect();
+        let spaced: Vec<Vec<Line<'static>>> = roles
+            .iter()
+            .map(|(role, title)| self.block(role, title, 4))
+            .collect();
         sizes.push(spaced.join(&Line::default()));
         sizes
-    }
-
-    /// The number of the size in which each role has so many lines.
-    pub(super) fn size(&self, lines: usize) -> usize {
-        self.model.roles.len().saturating_sub(1) + lines - 1
     }
 
     /// Whether there is more to see in the pools than in the roles.
@@ -80,8 +95,8 @@ impl Roles<'_> {
     }
 
     fn title_width(&self) -> usize {
-        let widest = self.model.roles.iter().map(|role| width(&role.title)).max();
-        widest.unwrap_or_default().min(self.width / 3)
+        let widest = self.titles.iter().map(|title| width(title)).max();
+        widest.unwrap_or_default()
     }
 
     fn is_old(&self) -> bool {
@@ -89,17 +104,33 @@ impl Roles<'_> {
     }
 
     /// One role in so many lines, or one more where a part of it is missing.
-    fn block(&self, role: &Role, lines: usize) -> Vec<Line<'static>> {
+    fn block(&self, role: &Role, title: &str, lines: usize) -> Vec<Line<'static>> {
         let look = self.look;
         let says = &role.says;
-        let mut all = vec![self.first(role, lines == 1)];
+        let mut all = vec![self.first(role, title, lines == 1)];
         match lines {
             1 => return all,
             2 => {
-                let mut parts = vec![look.plain(self.tokens(says, true))];
-                parts.extend(self.hottest(says, true));
-                parts.extend(waiting(says).into_iter().map(Span::raw));
-                all.push(indented(parts));
+                let tokens = look.plain(self.tokens(says, true));
+                let name = self.hottest(says, true);
+                let hottest = self.hottest_alone(says);
+                // Who waits matters more than which of the pools it is, and a hot pool more than tokens.
+                let least = if role.hottest > Level::Ok {
+                    hottest.clone()
+                } else {
+                    Some(tokens.clone())
+                };
+                let firsts = [
+                    [Some(tokens.clone()), name],
+                    [Some(tokens), hottest],
+                    [least, None],
+                ];
+                let lines = firsts.map(|first| {
+                    let waiting = waiting(says).into_iter().map(Span::raw);
+                    indented(first.into_iter().flatten().chain(waiting).collect())
+                });
+                let fits = lines.iter().find(|line| line.width() <= self.width);
+                all.push(fits.unwrap_or(&lines[2]).clone());
             }
             _ => {
                 let mut parts = vec![look.plain(self.tokens(says, false))];
@@ -130,23 +161,28 @@ impl Roles<'_> {
                 Level::Warning,
             )));
         }
+        for still in &role.still {
+            let text = still_in_words(look, still);
+            all.push(Line::from(
+                look.levelled(format!("  {text}"), Level::Warning),
+            ));
+        }
         if lines >= 4 {
             all.push(self.past(says));
         }
         all
     }
 
-    fn first(&self, role: &Role, alone: bool) -> Line<'static> {
+    fn first(&self, role: &Role, title: &str, alone: bool) -> Line<'static> {
         let look = self.look;
         let says = &role.says;
-        let title = padded(
-            &look.name(&role.title, self.title_width()),
-            self.title_width(),
-        );
+        let title = padded(title, self.title_width());
+        // Where no other line says that a pool is hot, this one does.
+        let level = if alone { role.gravest() } else { role.level };
         let (level, colour) = if self.is_old() {
             (padded("OLD", 8), None)
         } else {
-            (padded(word(role.level), 8), Some(role.level))
+            (padded(word(level), 8), Some(level))
         };
         let level = match colour {
             Some(colour) => look.levelled(level, colour),
@@ -159,19 +195,24 @@ impl Roles<'_> {
             line.push(look.plain(self.why(says, room)));
             return Line::from(line);
         };
-        let after = if alone {
+        let mut after = format!(" {:>7}", percent(usage));
+        let mut wide = room.saturating_sub(width(&after));
+        if alone {
+            if !self.is_old() {
+                let notes = notes(role, true);
+                let space = if notes.is_empty() { "" } else { " " };
+                after.push_str(&format!("{space}{}", notes.join(", ")));
+            }
+            // Why it is not ok matters more than a bar, and those that wait more than a wide one.
+            let least = room.saturating_sub(width(&after) + 1).min(12);
+            let least = if least < LEAST_BAR { 0 } else { least };
             let waiting = waiting(says).join(" ");
-            // Those that wait matter more than a wide bar.
-            look.cut(
-                &format!(" {:>7} {waiting}", percent(usage)),
-                room.saturating_sub(12),
-            )
-        } else {
-            format!(" {:>7}", percent(usage))
-        };
-        let wide = room.saturating_sub(width(&after));
-        let wide = if alone { wide.min(32) } else { wide };
-        line.extend(look.bar(usage, says.fill, colour, wide));
+            after = look.cut(&format!("{after} {waiting}"), room.saturating_sub(least));
+            wide = room.saturating_sub(width(&after)).min(32);
+        }
+        if wide >= LEAST_BAR {
+            line.extend(look.bar(usage, says.fill, colour, wide));
+        }
         line.push(look.strong(after));
         Line::from(line)
     }
@@ -221,30 +262,33 @@ impl Roles<'_> {
         text
     }
 
-    /// The fullest pool of several.
+    /// The fullest pool of several, with its name.
     fn hottest(&self, says: &RoleSays, brief: bool) -> Option<Span<'static>> {
+        let mut span = self.hottest_alone(says)?;
+        let name = self.hottest_pool(says).map(|pool| self.pool_name(pool));
+        let name = name.filter(|name| !name.is_empty());
+        span.content.to_mut().push_str(&match (name, brief) {
+            (Some(name), true) => format!(" {name}"),
+            (Some(name), false) => format!(": {name} of {} pools", says.pools),
+            (None, _) => format!(" of {} pools", says.pools),
+        });
+        Some(span)
+    }
+
+    fn hottest_alone(&self, says: &RoleSays) -> Option<Span<'static>> {
         if says.pools < 2 {
             return None;
         }
         let max = says.max?;
         let level = self.model.limits.level(max);
-        let mut text = format!("hottest {}", percent(max));
+        let text = format!("hottest {}", percent(max));
+        // Of what is old nothing is said of now.
+        if level == Level::Ok || self.is_old() {
+            return Some(self.look.plain(text));
+        }
         // The role's own level is that of all its pools together.
-        if level != Level::Ok {
-            text.push_str(&format!(" {}", word(level)));
-        }
-        let name = self.hottest_pool(says).map(|pool| self.pool_name(pool));
-        let name = name.filter(|name| !name.is_empty());
-        match (name, brief) {
-            (Some(name), true) => text.push_str(&format!(" {name}")),
-            (Some(name), false) => text.push_str(&format!(": {name} of {} pools", says.pools)),
-            (None, _) => text.push_str(&format!(" of {} pools", says.pools)),
-        }
-        Some(if level == Level::Ok || self.is_old() {
-            self.look.plain(text)
-        } else {
-            self.look.levelled(text, level)
-        })
+        let text = format!("{text} {}", word(level));
+        Some(self.look.levelled(text, level))
     }
 
     pub(super) fn hottest_pool(&self, says: &RoleSays) -> Option<&PoolSays> {
@@ -287,6 +331,34 @@ impl Roles<'_> {
             look.faint(" now"),
         ])
     }
+}
+
+/// Why a role is not ok although its usage is, in few words.
+pub(super) fn notes(role: &Role, exact: bool) -> Vec<String> {
+    let says = &role.says;
+    let mut all = Vec::new();
+    if says.missing.is_some() && says.usage.is_some() {
+        all.push("in part".to_owned());
+    }
+    if !role.still.is_empty() {
+        all.push("may hang".to_owned());
+    }
+    if let (Some(max), true) = (says.max, role.hottest > Level::Ok) {
+        all.push(if exact {
+            format!("hottest {}", percent(max))
+        } else {
+            format!("hottest {:.0}%", max * 100.0)
+        });
+    }
+    all
+}
+
+/// `decode's page unchanged for 40 s while it has requests: it may hang`
+pub(super) fn still_in_words(look: Look, still: &Still) -> String {
+    let name = look.name(&still.source, 24);
+    let time = still.unchanged.map(ago);
+    let time = time.map_or_else(String::new, |time| format!(" for {time}"));
+    format!("{name}'s page unchanged{time} while it has requests: it may hang")
 }
 
 fn indented(parts: Vec<Span<'static>>) -> Line<'static> {

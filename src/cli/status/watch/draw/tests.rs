@@ -2,8 +2,9 @@
 
 use super::super::feed::Heard;
 use super::super::model::Model;
+use super::super::moment::Moment;
 use super::*;
-use crate::cli::status::report::Limits;
+use crate::cli::status::report::{Limits, Said, SourceSays};
 use ratatui::style::Modifier;
 use serde_json::{Value, json};
 
@@ -143,7 +144,7 @@ fn all_is_well_at_80_by_24() {
             "traffic  3.2 requests/s  0 failed/s  12 in flight  tokens/s in 900 out 1,200",
             "TTFT     p50 80 ms     p90 200 ms    p99 1.9 s",
             "TPOT     p50 8.2 ms    p90 12 ms     p99 unknown",
-            "sources  3 of 3 up",
+            "sources  3 of 3 up, oldest read under 1 s ago",
             "  decode  up    read under 1 s ago  sglang  127.0.0.1:30000/decode",
             "q quit   p pause   ? help",
         ],
@@ -223,7 +224,7 @@ fn what_is_not_known_is_said_and_has_no_bar() {
             "UNKNOWN: decode unreachable",
             "decode  UNKNOWN  the server refuses, or can't be reached (unreachable)\n",
             "running unknown  queued unknown",
-            "sources  2 of 3 up  NOT UP: decode",
+            "sources  2 of 3 up, oldest read under 1 s ago  NOT UP: decode",
             "decode  DOWN  read 12 s ago",
             "decode refused the connection at 127.0.0.1:30002: check that the server",
             "    runs, and on that port",
@@ -661,7 +662,48 @@ fn a_page_that_stands_still_while_requests_run_is_a_warning() {
     // An idle one renews its gauges rarely.
     moment["sources"][2]["stands_still"] = json!(false);
     let text = shown(&moment, PLAIN, (80, 24));
-    has(&text, &["ok: the fullest is decode"]);
+    has(&text, &["ok: the fullest is decode", "decode ok       ["]);
+}
+
+/// The card of its role says so, too, as on the page, and that of no other.
+#[test]
+fn the_role_of_a_page_that_stands_still_is_not_ok() {
+    let mut moment = moment(&[role("decode", 0.5), role("prefill", 0.2)]);
+    moment["sources"][2]["unchanged_ms"] = json!(40_400);
+    moment["sources"][2]["stands_still"] = json!(true);
+    has(
+        &shown(&moment, PLAIN, (80, 24)),
+        &[
+            "decode  WARNING  [",
+            "\n  decode's page unchanged for 40 s while it has requests: it may hang\n",
+            "prefill ok       [",
+            "  decode  up, UNCHANGED for 40 s  read under 1 s ago",
+        ],
+    );
+    has(
+        &shown(&moment, PLAIN, (60, 10)),
+        &["decode  WARNING  [", " 50.00% may hang "],
+    );
+    has(
+        &shown(&moment, PLAIN, (30, 5)),
+        &["decode 50%, may hang WARNING", "prefill 20% ok"],
+    );
+    // What is worse stays.
+    moment["roles"][0]["usage"] = json!(0.97);
+    has(
+        &shown(&moment, PLAIN, (80, 24)),
+        &["decode  CRITICAL [", "WARNING: decode's page unchanged"],
+    );
+    // Of several models those that it serves.
+    let mut models = [role("decode", 0.5), role("decode", 0.4)];
+    models[0]["model"] = json!("a");
+    models[1]["model"] = json!("b");
+    moment["roles"] = json!(models);
+    moment["pools"] = json!([{"role": "decode", "model": "b", "source": "decode", "usage": 0.4}]);
+    has(
+        &shown(&moment, PLAIN, (80, 24)),
+        &["decode a ok       [", "decode b WARNING  ["],
+    );
 }
 
 #[test]
@@ -686,4 +728,280 @@ fn without_a_kvgauge_traffic_is_not_known() {
             "traffic: not known here, as no kvgauge is asked that sees the requests",
         ],
     );
+}
+
+fn pool(source: &str, rank: &str, usage: f64) -> Value {
+    json!({"role": "decode", "model": null, "source": source, "pool": rank, "usage": usage, "used": 12, "capacity": 34})
+}
+
+/// Four ranks of decode, one of them full.
+fn hot_rank() -> Value {
+    let mut decode = role("decode", 0.48);
+    decode["pools"] = json!(4);
+    decode["max"] = json!(0.9554);
+    let mut moment = moment(&[decode, role("prefill", 0.2)]);
+    moment["pools"] = json!([
+        pool("decode", "rank 2", 0.9554),
+        pool("decode", "rank 0", 0.0),
+        pool("decode", "rank 1", 0.0),
+        pool("decode", "rank 3", 0.0)
+    ]);
+    moment["sources"][2]["age_ms"] = json!(2_100);
+    moment
+}
+
+/// The same, and two of five engines are gone.
+fn hot_rank_and_two_gone() -> Value {
+    let mut moment = hot_rank();
+    for (n, name) in ["decode", "prefill"].into_iter().enumerate() {
+        moment["roles"][n]["missing"] = json!({"count": 1, "reason": "unreachable"});
+        let name = format!("{name}-2");
+        let mut gone = source(&name, Some("decode"));
+        gone["state"] = json!("down");
+        gone["unknown"] = json!("unreachable");
+        gone["age_ms"] = if n == 0 { json!(74_000) } else { Value::Null };
+        gone["message"] = json!(format!(
+            "{name} refused the connection at 127.0.0.1:30002: check that the server runs, and on that port"
+        ));
+        moment["sources"].as_array_mut().unwrap().push(gone);
+    }
+    moment
+}
+
+#[test]
+fn sources_have_their_age_before_pools_that_say_nothing_have_room() {
+    let text = shown(&hot_rank(), PLAIN, (80, 24));
+    has(
+        &text,
+        &[
+            "sources  3 of 3 up, oldest read 2 s ago",
+            "  decode rank 2 [",
+        ],
+    );
+    for height in [24, 30] {
+        let text = shown(&hot_rank_and_two_gone(), PLAIN, (80, height));
+        has(
+            &text,
+            &[
+                "sources  3 of 5 up, oldest read 2 s ago  NOT UP: decode-2, prefill-2",
+                "  decode-2  DOWN  read 74 s ago  ",
+                "  prefill-2 DOWN  never read  ",
+            ],
+        );
+        assert_eq!(text.matches("refused the connection").count(), 2, "{text}");
+        assert!(!text.contains("  decode rank 0 ["), "{text}");
+    }
+    // The hot pool has room before the sources that are well, these before empty pools.
+    let text = shown(&hot_rank_and_two_gone(), PLAIN, (80, 30));
+    has(
+        &text,
+        &["  decode rank 2 [", "  router    up    read under 1 s ago"],
+    );
+    // What to do is said in full as soon as there is room.
+    assert_eq!(text.matches("runs, and on that port").count(), 2, "{text}");
+}
+
+/// Where many are gone the roles keep their room.
+#[test]
+fn many_sources_that_are_gone_leave_room_for_the_roles() {
+    let mut moment = hot_rank_and_two_gone();
+    let gone = moment["sources"][4].clone();
+    moment["sources"] = json!(vec![gone; 30]);
+    has(
+        &shown(&moment, PLAIN, (80, 24)),
+        &[
+            "   5 min ago ",
+            "TTFT     p50 80 ms",
+            "sources  0 of 30 up  NOT UP: prefill-2, ",
+            "  prefill-2 DOWN  never read  refused the connection",
+        ],
+    );
+}
+
+/// Ages go on while nothing is heard.
+#[test]
+fn ages_of_sources_grow_while_nothing_is_heard() {
+    let now = Instant::now();
+    let model = model(&hot_rank(), now);
+    let text = screen(&model, PLAIN, now + Duration::from_secs(10), (80, 24));
+    has(&text, &["NOTHING HEARD", "3 of 3 up, oldest read 12 s ago"]);
+    // And nothing is said of now.
+    assert!(!text.contains("CRITICAL"), "{text}");
+    let text = screen(&model, PLAIN, now + Duration::from_secs(10), (60, 8));
+    assert!(!text.contains("CRITICAL"), "{text}");
+}
+
+/// Whatever else is wrong, and however little room there is, it is said that a part is unknown.
+#[test]
+fn no_size_hides_that_a_part_is_unknown_or_a_pool_full() {
+    let moment = hot_rank_and_two_gone();
+    has(
+        &shown(&moment, PLAIN, (80, 24)),
+        &[
+            "CRITICAL: decode known in part: 48.00%, its hottest pool 95.54% (from 95.00%)",
+            "WARNING: prefill known in part: 20.00%",
+            "decode  WARNING  [",
+        ],
+    );
+    for width in [44, 51, 60, 79, 80, 100, 120, 200] {
+        for height in [7, 8, 9, 10, 12, 15, 24, 30, 60] {
+            let text = shown(&moment, ASCII, (width, height));
+            let headline = text.lines().nth(1).unwrap();
+            let both = headline.contains("CRITICAL: decode")
+                && headline.contains("in part")
+                && headline.contains("95.54%");
+            assert!(both, "{width}x{height}\n{text}");
+            has(&text, &["sources  3 of 5 up"]);
+            assert!(text.is_ascii(), "{text}");
+            assert!(
+                text.lines()
+                    .all(|line| text::width(line) <= usize::from(width))
+            );
+        }
+    }
+}
+
+/// What there is no room for is counted.
+#[test]
+fn a_headline_that_is_too_long_says_how_much_is_left_out() {
+    let mut roles: Vec<Value> = (0..8).map(|_| role("decode", 0.97)).collect();
+    for (n, role) in roles.iter_mut().enumerate() {
+        role["model"] = json!(format!("model-{n}"));
+    }
+    let moment = moment(&roles);
+    let lines = |size| {
+        let text = shown(&moment, PLAIN, size);
+        text.lines().skip(1).take(3).collect::<Vec<_>>().join("\n")
+    };
+    assert_eq!(
+        lines((80, 9)).lines().next().unwrap(),
+        "CRITICAL: decode model-0 97.00%   CRITICAL: decode model-1 97.00%   and 6 more"
+    );
+    let all = lines((80, 24));
+    assert_eq!(all.matches("CRITICAL: decode model-").count(), 6, "{all}");
+    assert!(all.ends_with("   and 2 more"), "{all}");
+}
+
+/// With a line each, a role's line is the only one that can say that its pool is full.
+#[test]
+fn a_role_in_one_line_says_what_is_gravest() {
+    let mut roles: Vec<Value> = (0..16).map(|_| role("decode", 0.1)).collect();
+    for (n, role) in roles.iter_mut().enumerate() {
+        role["model"] = json!(format!("model-{n}"));
+    }
+    roles[9]["pools"] = json!(4);
+    roles[9]["max"] = json!(0.96);
+    roles[11]["missing"] = json!({"count": 1, "reason": "stale"});
+    let moment = moment(&roles);
+    let text = shown(&moment, PLAIN, (80, 24));
+    let line = |name: &str| text.lines().find(|line| line.starts_with(name)).unwrap();
+    has(
+        line("decode model-9 "),
+        &["CRITICAL [", " 10.00% hottest 96.00% running 3"],
+    );
+    has(
+        line("decode model-11 "),
+        &["WARNING  [", " 10.00% in part running 3"],
+    );
+    // It comes first where there is no room for all, and in a tiny window.
+    let text = shown(&moment, PLAIN, (60, 10));
+    has(&text, &["none worse than ok"]);
+    let first = text.lines().find(|line| line.starts_with("decode "));
+    assert!(first.unwrap().starts_with("decode model-9 "), "{text}");
+}
+
+#[test]
+fn a_tiny_window_says_the_graver_level_and_how_many_there_are() {
+    let text = shown(&hot_rank(), PLAIN, (30, 5));
+    has(&text, &["decode hottest 96% CRITICAL\nprefill 20% ok"]);
+    let text = shown(&hot_rank_and_two_gone(), PLAIN, (43, 5));
+    has(
+        &text,
+        &[
+            "decode 48%, in part, hottest 96% CRITICAL",
+            "prefill 20%, in part WARNING",
+        ],
+    );
+    let text = shown(&hot_rank(), PLAIN, (20, 3));
+    has(&text, &["decode CRITICAL\nprefill 20% ok"]);
+    let text = shown(&hot_rank(), PLAIN, (20, 2));
+    has(&text, &["decode CRITICAL\ntoo small: 1 more"]);
+}
+
+/// A router that is gone is in no role.
+#[test]
+fn all_is_ok_but_for_a_source_of_no_role() {
+    let mut moment = moment(&[role("decode", 0.5)]);
+    moment["sources"][0]["state"] = json!("down");
+    has(
+        &shown(&moment, PLAIN, (80, 24)),
+        &["ok: the fullest is decode at 50.00%   1 source is not up"],
+    );
+}
+
+/// Names that begin alike are told apart by what follows.
+#[test]
+fn long_names_are_told_apart() {
+    let model = |n| format!("meta-llama/Llama-3.3-70B-Instruct-FP8-dynamic-{n}");
+    let mut roles = vec![role("decode", 0.97), role("decode", 0.96)];
+    for (n, role) in roles.iter_mut().enumerate() {
+        role["model"] = json!(model(n));
+    }
+    let mut moment = moment(&roles);
+    let name = |n| format!("decode-worker-in-the-cluster-{n}.example.com:30000");
+    moment["sources"] = (0..3).map(|n| source(&name(n), Some("decode"))).collect();
+    let text = shown(&moment, PLAIN, (80, 24));
+    has(
+        &text,
+        &[
+            "CRITICAL: decode meta-…FP8-dynamic-0 97.00%",
+            "decode meta-…FP8-dynamic-0 CRITICAL",
+            "decode meta-…FP8-dynamic-1 CRITICAL",
+            "  decode-work…0.example.c… up ",
+            "  decode-work…2.example.c… up ",
+        ],
+    );
+    has(
+        &shown(&moment, ASCII, (30, 5)),
+        &["-0 97% CRITICAL", "-1 96% CRITICAL"],
+    );
+}
+
+/// Who waits is not pushed out by the name of a pool.
+#[test]
+fn two_lines_of_a_role_keep_those_that_wait() {
+    let mut decode = role("decode", 0.48);
+    decode["pools"] = json!(8);
+    decode["max"] = json!(0.97);
+    let mut roles = vec![decode];
+    roles.extend((1..8).map(|n| role(&format!("role-{n}"), 0.1)));
+    let mut moment = moment(&roles);
+    moment["pools"] = json!([pool("decode", "dp_rank=0,tp_rank=0", 0.97)]);
+    has(
+        &shown(&moment, PLAIN, (80, 24)),
+        &["hottest 97.00% CRITICAL  running 3  queued 0  transfer 1"],
+    );
+}
+
+/// Pages that are read from here were read just now; of those that were not nothing is claimed.
+#[test]
+fn pages_read_from_here_have_an_age() {
+    let now = Instant::now();
+    let mut model = Model::new("a".to_owned(), LIMITS);
+    let says = |state: &str| SourceSays {
+        name: state.to_owned(),
+        state: state.to_owned(),
+        ..SourceSays::default()
+    };
+    let said = Said {
+        sources: vec![says("up"), says("down")],
+        ..Said::default()
+    };
+    model.take(Heard::Moment(Box::new(Moment::of(said))), now);
+    let text = screen(&model, PLAIN, now, (80, 24));
+    has(
+        &text,
+        &["sources  1 of 2 up, read under 1 s ago", "NOT UP: down"],
+    );
+    assert!(!text.contains("never"), "{text}");
 }

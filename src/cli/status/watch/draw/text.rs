@@ -136,6 +136,40 @@ impl Look {
         self.cut(&self.safe(&shown(text)), columns)
     }
 
+    /// Several, at most so many columns of each. Those that would look the same are cut before what tells
+    /// them apart, too.
+    pub(super) fn names<'t>(
+        self,
+        texts: impl Iterator<Item = &'t str>,
+        columns: usize,
+    ) -> Vec<String> {
+        let whole: Vec<String> = texts.map(|text| self.safe(&shown(text))).collect();
+        let cut: Vec<String> = whole.iter().map(|text| self.cut(text, columns)).collect();
+        let one = |(at, text): (usize, &String)| {
+            let others = cut.iter().zip(&whole);
+            let others = others.filter(|(cut_to, other)| **cut_to == cut[at] && *other != text);
+            // All that look like this one begin alike, at least as far as this.
+            match others.map(|(_, other)| alike(text, other)).max() {
+                Some(alike) => self.cut_before(text, alike, columns),
+                None => cut[at].clone(),
+            }
+        };
+        whole.iter().enumerate().map(one).collect()
+    }
+
+    /// Its beginning, and what follows about the first so many characters.
+    fn cut_before(self, text: &str, alike: usize, columns: usize) -> String {
+        let begin = self.cut(text, columns / 2);
+        let room = columns.saturating_sub(width(&begin));
+        let all: Vec<char> = text.chars().collect();
+        let tail = |from: usize| all[from.min(all.len())..].iter().collect::<String>();
+        let mut from = alike;
+        while from > 0 && width(&tail(from - 1)) <= room {
+            from -= 1;
+        }
+        format!("{begin}{}", self.cut(&tail(from), room))
+    }
+
     /// A longer one, in at most so many lines.
     pub(super) fn message(self, text: &str, width: usize, lines: usize) -> Vec<String> {
         let text = self.safe(&shown_up_to(text, MOST_OF_MESSAGE));
@@ -203,6 +237,12 @@ impl Look {
         }
         Line::from(out)
     }
+}
+
+/// With how many of the same characters both begin.
+fn alike(one: &str, other: &str) -> usize {
+    let pairs = one.chars().zip(other.chars());
+    pairs.take_while(|(one, other)| one == other).count()
 }
 
 /// Columns that it takes.
