@@ -138,8 +138,8 @@ Look at usage, at queued, and at the queues of both roles in X-KV-Pools.",
 Decode is over 85 % full after some 20 s and some 98 % soon after; it stays so,
 if a little less (over 90 %) for a moment after a long request. Requests wait
 for room (prealloc), TTFT grows to half a minute, and now and then one loses
-its room to others (retracted). Look at usage and prealloc in X-KV-Pools, and at
-preempted at /kv.",
+its room to others (retracted). Look at usage and prealloc in X-KV-Pools, and
+at preempted at /kv.",
                 traffic: vec![Traffic {
                     rate: Rate::steady(5.0),
                     prompt: (12_000, 38_000),
@@ -225,7 +225,8 @@ kvgauge_source_unchanged_seconds on /metrics, and at a call without a token.",
                 traffic: vec![light()],
                 change: |config| {
                     config.decode_script = Some(Script {
-                        // The second one is long enough for KvPageUnchanged, which wants two minutes.
+                        // The second one is long enough for KvPageUnchanged: a minute until it counts
+                        // as still, and a minute more until the alert fires.
                         changes: &[
                             (15, Condition::Hung),
                             (95, Condition::Serving),
