@@ -360,7 +360,7 @@ fn all_answer(fleet: &mut Fleet, prometheus: &Prometheus, mut queries: Vec<(Stri
 /// For each alert the deployments that it is meant for, scenarios of `kvgauge demo` where there is one.
 const MEANT_FOR: [(&str, &[&str]); 12] = [
     ("KvCacheNearlyFull", &["full", "hot-rank", "vllm"]),
-    ("KvCacheFullAndQueueing", &["full", "vllm"]),
+    ("KvCacheFullAndQueueing", &["full", "hot-rank", "vllm"]),
     (
         "KvCacheUnknown",
         &["decode-restart", "metrics-off", "nobody"],

@@ -63,6 +63,23 @@ fn systemd_takes_the_units_without_a_word() {
     assert_eq!(words, Vec::<String>::new());
 }
 
+/// Else `systemd-analyze verify` ends with 1 where it asks `man`.
+#[test]
+fn the_manual_pages_that_the_unit_names_are_installed_with_it() {
+    let unit = fs::read_to_string(config("systemd/kvgauge.service")).unwrap();
+    let documentation = unit
+        .lines()
+        .find_map(|line| line.strip_prefix("Documentation="));
+    let install = "install -D -m 644 -t /usr/local/share/man/man1 docs/man/*.1";
+    assert!(unit.contains(install));
+    for page in documentation.unwrap().split(' ') {
+        let name = page.strip_prefix("man:").unwrap();
+        let name = name.strip_suffix("(1)").unwrap();
+        let file = config("../docs/man").join(format!("{name}.1"));
+        assert!(file.is_file(), "no {}", file.display());
+    }
+}
+
 #[test]
 #[ignore = "needs systemd-analyze: tests/run"]
 fn the_service_is_locked_up() {

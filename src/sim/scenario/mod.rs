@@ -106,8 +106,8 @@ impl Scenario {
         match self {
             Scenario::Calm => Plan {
                 name: "calm",
-                summary: "light load: decode 10 to 30 % full, nothing queues",
-                story: "Decode stays between a tenth and a third full, and nothing queues.",
+                summary: "light load: decode 5 to 40 % full, nothing queues",
+                story: "Decode stays between 5 and 40 % full, and nothing queues.",
                 traffic: vec![light()],
                 change: |_| {},
             },
@@ -133,12 +133,13 @@ Look at usage, at queued, and at the queues of both roles in X-KV-Pools.",
             },
             Scenario::Full => Plan {
                 name: "full",
-                summary: "more than fits: over 95 % full, requests wait, some retracted",
+                summary: "more than fits: some 98 % full, requests wait, some retracted",
                 story: "\
-Decode is over 85 % full after some 20 s, over 95 % soon after, and stays so.
-Requests wait for room (prealloc), TTFT grows, and now and then one loses its
-room to others (retracted). Look at usage and prealloc in X-KV-Pools, and at
-preempted at /kv.",
+Decode is over 85 % full after some 20 s and some 98 % soon after; it stays so,
+if a little less (over 90 %) for a moment after a long request. Requests wait
+for room (prealloc), TTFT grows to half a minute, and now and then one loses
+its room to others (retracted). Look at usage and prealloc in X-KV-Pools, and
+at preempted at /kv.",
                 traffic: vec![Traffic {
                     rate: Rate::steady(5.0),
                     prompt: (12_000, 38_000),
@@ -158,9 +159,10 @@ preempted at /kv.",
                 summary: "one decode rank of four full and queueing, the total harmless",
                 story: "\
 Decode has four data-parallel ranks with a pool each, and long prompts are all
-sent to rank 2: it is over 90 % full and requests wait there, while the others
-are a third full, and decode as a whole not even half. Look at max= beside
-usage= in X-KV-Pools, at decode's pools at /sources, and at TTFT's p99.",
+sent to rank 2: it is some 95 % full, down to 80 when a long request ends, and
+others wait there. The other ranks are less than half full, and decode as a
+whole about 45 %. Look at max= beside usage= in X-KV-Pools, at decode's pools
+at /sources, and at TTFT's p99.",
                 traffic: vec![
                     Traffic {
                         rate: Rate::steady(3.6),
@@ -216,8 +218,8 @@ kvgauge doctor does.",
                 name: "hung",
                 summary: "decode's scheduler hangs now and then: its page stands still",
                 story: "\
-After 15 s decode's scheduler hangs for 80 s, after two minutes for 150 s; so it
-goes on every five minutes. Its HTTP server still answers, so that its page
+After 15 s decode's scheduler hangs for 80 s, after two minutes for 150 s; so
+it goes on every five minutes. Its HTTP server still answers, so that its page
 stands still: usage does not move, while requests wait. Look at
 kvgauge_source_unchanged_seconds on /metrics, and at a call without a token.",
                 traffic: vec![light()],
@@ -239,7 +241,7 @@ kvgauge_source_unchanged_seconds on /metrics, and at a call without a token.",
     }
 }
 
-/// Decode a tenth to a third full.
+/// Decode 5 to 40 % full.
 fn light() -> Traffic {
     Traffic {
         rate: Rate {

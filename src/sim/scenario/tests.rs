@@ -8,6 +8,9 @@ use tokio::time::{Instant, sleep_until};
 
 const MODEL: &str = "m";
 
+/// For which what is said of a scenario is tried, in seconds.
+const MINUTES_5: u64 = 300;
+
 /// One second of a scenario, as the engines' pages show it.
 #[derive(Debug)]
 struct Look {
@@ -160,6 +163,11 @@ fn ttft(outcomes: &Outcomes, span: std::ops::Range<u64>, percent: usize) -> Opti
     times.get(last * percent / 100).map(Duration::as_secs_f64)
 }
 
+fn mean(values: impl Iterator<Item = f64>) -> f64 {
+    let values: Vec<f64> = values.collect();
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
 /// How a scenario looks, for whom a test fails; `cargo test --lib scenario -- --nocapture` for all.
 fn show(scenario: Scenario, looks: &[Look], outcomes: &Outcomes) {
     println!("{}", scenario.name());
@@ -231,13 +239,13 @@ fn names_are_those_that_are_typed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn calm_is_a_tenth_to_a_third_full_and_nothing_queues() {
-    let (looks, outcomes) = play(Scenario::Calm, 1, 120).await;
+async fn calm_is_5_to_40_percent_full_and_nothing_queues() {
+    let (looks, outcomes) = play(Scenario::Calm, 1, MINUTES_5).await;
     show(Scenario::Calm, &looks, &outcomes);
     for look in looks.iter().filter(|look| look.second > 6) {
         let usage = look.usage().unwrap();
         assert!(
-            (0.08..0.34).contains(&usage),
+            (0.05..0.4).contains(&usage),
             "{usage} after {} s",
             look.second
         );
@@ -245,7 +253,7 @@ async fn calm_is_a_tenth_to_a_third_full_and_nothing_queues() {
         assert!(look.prefill.num_waiting_reqs <= 1);
     }
     assert_eq!(outcomes.failed, 0);
-    assert!(ttft(&outcomes, 0..110, 99).unwrap() < 1.0);
+    assert!(ttft(&outcomes, 0..290, 99).unwrap() < 1.0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -278,7 +286,7 @@ async fn rush_swings_and_its_queues_and_ttft_come_and_go() {
 
 #[tokio::test(start_paused = true)]
 async fn full_rises_into_the_bands_and_stays_with_queue_and_retractions() {
-    let (looks, outcomes) = play(Scenario::Full, 1, 120).await;
+    let (looks, outcomes) = play(Scenario::Full, 1, MINUTES_5).await;
     show(Scenario::Full, &looks, &outcomes);
     let over = |share| {
         looks
@@ -299,7 +307,12 @@ async fn full_rises_into_the_bands_and_stays_with_queue_and_retractions() {
         .clone()
         .filter(|look| look.usage() > Some(0.95))
         .count();
-    assert!(over_95 * 10 >= steady.count() * 8, "{over_95} s over 95 %");
+    assert!(
+        over_95 * 100 >= steady.clone().count() * 98,
+        "{over_95} s over 95 %"
+    );
+    let mean = mean(steady.filter_map(Look::usage));
+    assert!((0.975..0.995).contains(&mean), "{mean}");
     let retracted = |second: usize| {
         let counts = looks[second - 1].gauges("num_retracted_requests_total");
         counts.first().copied().unwrap_or(0.0)
@@ -310,22 +323,32 @@ async fn full_rises_into_the_bands_and_stays_with_queue_and_retractions() {
         "{}",
         retracted(120)
     );
-    assert!(ttft(&outcomes, 60..80, 50).unwrap() > 5.0);
+    for from in (60..260).step_by(20) {
+        let median = ttft(&outcomes, from..from + 20, 50).unwrap();
+        assert!(
+            (20.0..40.0).contains(&median),
+            "{median} s from {from} s on"
+        );
+    }
     assert_eq!(outcomes.failed, 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn hot_rank_is_over_nine_tenths_full_where_the_total_looks_harmless() {
-    let (looks, outcomes) = play(Scenario::HotRank, 1, 180).await;
+async fn hot_rank_is_full_where_the_total_looks_harmless() {
+    let (looks, outcomes) = play(Scenario::HotRank, 1, MINUTES_5).await;
     show(Scenario::HotRank, &looks, &outcomes);
     let steady: Vec<&Look> = looks.iter().filter(|look| look.second > 30).collect();
     let mut over_90 = 0;
     for look in &steady {
         let (ranks, total) = (look.ranks(), look.usage().unwrap());
         assert_eq!(ranks.len(), 4);
-        assert!(total < 0.6, "{total} after {} s", look.second);
+        assert!(
+            (0.35..0.55).contains(&total),
+            "{total} after {} s",
+            look.second
+        );
         for (rank, usage) in ranks.iter().enumerate() {
-            let fits = if rank == 2 { 0.83..1.001 } else { 0.1..0.5 };
+            let fits = if rank == 2 { 0.8..1.001 } else { 0.1..0.5 };
             assert!(
                 fits.contains(usage),
                 "rank {rank} {usage} after {} s",
@@ -342,11 +365,18 @@ async fn hot_rank_is_over_nine_tenths_full_where_the_total_looks_harmless() {
         "{over_90} s of {} over 90 %",
         steady.len()
     );
-    let (median, p99) = (ttft(&outcomes, 60..120, 50), ttft(&outcomes, 60..120, 99));
-    assert!(
-        median.unwrap() < 1.0 && p99.unwrap() > 4.0,
-        "{median:?} {p99:?}"
-    );
+    let hot = mean(steady.iter().map(|look| look.ranks()[2]));
+    assert!((0.93..0.97).contains(&hot), "{hot}");
+    let whole = mean(steady.iter().filter_map(|look| look.usage()));
+    assert!((0.42..0.48).contains(&whole), "{whole}");
+    for from in (60..260).step_by(20) {
+        let [median, p99] = [50, 99].map(|percent| ttft(&outcomes, from..from + 20, percent));
+        let (median, p99) = (median.unwrap(), p99.unwrap());
+        assert!(
+            median < 1.0 && (15.0..25.0).contains(&p99),
+            "{median} s, {p99} s from {from} s on"
+        );
+    }
     assert!(ttft(&outcomes, 0..5, 99).unwrap() < 2.0);
 }
 
