@@ -300,13 +300,10 @@ impl View<'_> {
             return Some((Level::Unknown, format!("{title} {}", look.name(reason, 20))));
         };
         let whole = limits.level(usage);
-        if whole != Level::Ok {
-            return Some((whole, format!("{title} {} {}", percent(usage), from(whole))));
-        }
         // One full pool makes its requests wait, however empty the others are.
         let hottest = says.max.filter(|_| says.pools > 1);
         let hot = hottest.map_or(Level::Ok, |max| limits.level(max));
-        if let (Some(max), true) = (hottest, hot > Level::Ok) {
+        if let (Some(max), true) = (hottest, hot > whole) {
             let what = format!(
                 "{title} {}, its hottest pool {} {}",
                 percent(usage),
@@ -314,6 +311,9 @@ impl View<'_> {
                 from(hot)
             );
             return Some((hot, what));
+        }
+        if whole != Level::Ok {
+            return Some((whole, format!("{title} {} {}", percent(usage), from(whole))));
         }
         (role.level != Level::Ok).then(|| (role.level, format!("{title} known in part")))
     }
