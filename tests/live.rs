@@ -182,7 +182,10 @@ fn a_moment_comes_at_once_and_then_each_second() {
     assert_eq!(pool["source"], "decode");
     assert_eq!(pool["usage"], role["usage"]);
     assert_eq!(pool["pool"], Value::Null, "it is the only one");
-    assert_eq!(first["pools_left_out"], 0);
+    assert_eq!(
+        (&first["roles_left_out"], &first["pools_left_out"]),
+        (&json!(0), &json!(0))
+    );
     let source = &first["sources"][0];
     assert_eq!(
         (&source["state"], &source["message"]),
@@ -391,6 +394,7 @@ fn traffic_and_the_last_requests_are_shown_with_how_full_it_was() {
     assert_eq!(errors.len(), 1, "{errors:?}");
     assert_eq!(errors[0]["who"], "GET /v1/models");
     assert_eq!(errors[0]["message"], "the router's answer, status 500");
+    assert_eq!(errors[0]["count"], 2);
     assert_eq!(errors[0]["timestamp"], moment["requests"][0]["timestamp"]);
 
     let moment = listener.until("rates", |moment| {
@@ -440,6 +444,49 @@ fn of_many_requests_the_last_fifty_are_shown() {
     assert_eq!(requests[49]["path"], "/70");
 }
 
+/// However many good ones come behind it, and however long ago it was.
+#[test]
+fn what_went_wrong_stays_when_many_requests_have_pushed_it_out_of_the_last() {
+    let page = hot();
+    let upstream = Upstream::new(|connection| {
+        let request = connection.request()?;
+        let bad = request.head.target().starts_with("/bad");
+        let status = if bad { "503 No" } else { "200 OK" };
+        connection.send(format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n"))?;
+        Ok(Next::Again)
+    });
+    let kvgauge = Setup::new(upstream.address())
+        .source("decode", "decode", &page)
+        .start();
+    let mut client = Client::connect(kvgauge.listen);
+    let mut ask = |path: &str| {
+        client.send(format!("GET {path} HTTP/1.1\r\nHost: k\r\n\r\n"));
+        client.response("GET").status()
+    };
+    for n in 0..30 {
+        assert_eq!(ask("/bad"), 503);
+        assert_eq!(ask(&format!("/bad/{n}")), 503);
+    }
+    for _ in 0..120 {
+        assert_eq!(ask("/good"), 200);
+    }
+    kvgauge.line(180);
+    let mut listener = Listener::to(&kvgauge);
+    let moment = listener.until("the good ones", |moment| {
+        let requests = moment["requests"].as_array().unwrap();
+        requests.len() == 50 && requests.iter().all(|request| request["path"] == "/good")
+    });
+    let errors = moment["errors"].as_array().unwrap();
+    assert_eq!(errors.len(), 20, "{errors:?}");
+    // The kinds that were seen last, and how often.
+    assert_eq!(errors[0]["who"], "GET /bad/29");
+    let often = errors.iter().find(|error| error["who"] == "GET /bad");
+    let often = often.unwrap();
+    assert_eq!(often["count"], 30);
+    assert_eq!(often["message"], "the router's answer, status 503");
+    assert_eq!(errors[19]["who"], "GET /bad/11");
+}
+
 #[test]
 fn the_fullest_pools_come_first_and_are_told_apart() {
     let page = Page::real("sglang-0.5.23-unified-dp2-tp1-busy");
@@ -460,6 +507,13 @@ fn the_fullest_pools_come_first_and_are_told_apart() {
     labels.sort_by_key(Value::to_string);
     assert_eq!(labels, [json!("rank 0"), json!("rank 1")]);
 
+    // The history keeps which one it was.
+    eventually("a step that names it", || {
+        let history = history(&kvgauge);
+        let last = history["roles"][0]["fullest"].as_array()?.last()?.clone();
+        (last == *said[0].0).then_some(())
+    });
+
     // Of very many, the fullest sixty-four.
     let line = |n: usize| {
         let usage = f64::from(u32::try_from(n).unwrap()) / 1000.0;
@@ -471,6 +525,43 @@ fn the_fullest_pools_come_first_and_are_told_apart() {
     assert_eq!(moment["pools"].as_array().unwrap().len(), 64);
     assert_eq!(moment["pools"][0]["pool"], "rank 99");
     assert_eq!(moment["pools"][63]["pool"], "rank 36");
+}
+
+/// A page may name as many models as it has pools; an event stays one that can be taken each second.
+#[test]
+fn of_very_many_models_those_that_matter_are_shown() {
+    let line = |n: usize| {
+        let usage = match n {
+            7 => "NaN".to_owned(),
+            n => format!("{}", f64::from(u32::try_from(n).unwrap()) / 2000.0),
+        };
+        format!("vllm:kv_cache_usage_perc{{engine=\"0\",model_name=\"m{n:04}\"}} {usage}\n")
+    };
+    let page = Page::text((0..1_000).map(line).collect::<String>());
+    let (kvgauge, _upstream) = with(&page);
+    kvgauge.until_up("decode");
+    let mut listener = Listener::to(&kvgauge);
+    let moment = listener.until("all", |moment| moment["roles_left_out"] == 936);
+    let roles = moment["roles"].as_array().unwrap();
+    let models: Vec<&str> = roles.iter().map(|r| r["model"].as_str().unwrap()).collect();
+    // The one that is unknown, and the fullest, in the order of /kv.
+    assert_eq!(models.len(), 64);
+    assert_eq!(
+        (models[0], models[1], models[63]),
+        ("m0007", "m0937", "m0999")
+    );
+    assert!(models.is_sorted());
+    let all = get(kvgauge.admin, "/kv").json();
+    assert_eq!(
+        all["roles"].as_array().unwrap().len(),
+        1_000,
+        "/kv is whole"
+    );
+    assert!(
+        moment.to_string().len() < 128 * 1024,
+        "{}",
+        moment.to_string().len()
+    );
 }
 
 #[test]
@@ -641,6 +732,10 @@ fn the_schema_refuses_what_is_neither() {
             ("/traffic/in_flight", json!(0.5)),
             ("/sources/0/state", json!("sideways")),
             ("/requests/0/stream", json!("no")),
+            (
+                "/errors",
+                json!([{"timestamp": "2026-11-30T23:58:00Z", "who": "a", "message": "b"}]),
+            ),
             ("/errors", json!(null)),
         ],
     );

@@ -61,6 +61,12 @@ fn a_kvgauge_that_is_gone_is_said_and_found_again() {
 
 #[test]
 #[ignore = "needs chromium: tests/run"]
+fn what_is_hot_missing_or_not_known_is_said_in_words() {
+    run("told.mjs");
+}
+
+#[test]
+#[ignore = "needs chromium: tests/run"]
 fn a_token_is_asked_for_and_kept_in_the_tab() {
     run("token.mjs");
 }

@@ -132,6 +132,7 @@ impl Serialize for Role<'_> {
         }
         map.serialize_entry("queues", &Object::of(columns(history.queues(role))))?;
         map.serialize_entry("unknown", &Array::of(reasons))?;
+        map.serialize_entry("fullest", &Array::of(history.fullest(role)))?;
         map.end()
     }
 }
@@ -167,8 +168,11 @@ mod tests {
             },
             ..RoleState::unknown(kv::Role::Decode, None, Unknown::Absent)
         };
-        past.history.note(at(100), &[], &Traffic::default());
-        past.history.note(at(102), &[state], &Traffic::default());
+        let fullest = |_: &RoleState| Some("rank 2".to_owned());
+        past.history
+            .note(at(100), &[], fullest, &Traffic::default());
+        past.history
+            .note(at(102), &[state], fullest, &Traffic::default());
         let now = Now {
             at: at(103),
             instant: Instant::now(),
@@ -183,6 +187,7 @@ mod tests {
         assert_eq!(role["fill"], json!([null, null]));
         assert_eq!(role["queues"], json!({"transfer": [null, 3.0]}));
         assert_eq!(role["unknown"], json!(["not_read", null]));
+        assert_eq!(role["fullest"], json!([null, "rank 2"]));
         assert_eq!(said["traffic"]["ttft_p99_ms"], json!([null, null]));
         assert_eq!(said["marks"], json!([]));
     }

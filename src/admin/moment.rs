@@ -4,9 +4,9 @@ use super::requests::{Requests, Wrong};
 use super::{Shared, json};
 use crate::config::{CRIT, WARN};
 use crate::engine;
-use crate::kv::{Pool, Reading, Role, SourceState, Unknown};
+use crate::kv::{Pool, Reading, Role, RoleState, SourceState, Unknown};
 use crate::proxy::Phase;
-use crate::publish::{Incidents, MOST_MESSAGES, Now, millis};
+use crate::publish::{Incidents, Now, millis};
 use crate::telemetry::{Look, Quantiles, Traffic, WINDOW};
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 /// Pools that are shown, the fullest first.
 const MOST_POOLS: usize = 64;
 
-/// Characters of a pool's label.
-const MOST_LABEL: usize = 80;
+/// Roles, and models of them, that are shown. Only pages' limits bound how many models there are.
+const MOST_ROLES: usize = 64;
 
 /// The moment's unix seconds, and its JSON in one line.
 pub(super) fn render(shared: &Shared, requests: &mut Requests) -> (u64, String) {
@@ -36,6 +36,7 @@ pub(super) fn render(shared: &Shared, requests: &mut Requests) -> (u64, String) 
         let traffic = past.window.traffic(now.at, &look);
         (traffic, errors(&past.incidents, &requests.errors, now))
     };
+    let (roles, roles_left_out) = roles(&states, headline);
     let (pools, pools_left_out) = pools(&snapshot.sources, now.instant, max_age);
     let sources = &snapshot.sources;
     let json = json!({
@@ -52,7 +53,8 @@ pub(super) fn render(shared: &Shared, requests: &mut Requests) -> (u64, String) 
         "warn": WARN,
         "crit": CRIT,
         "headline": headline.map(|state| state.role.as_str()),
-        "roles": states.iter().map(json::role).collect::<Vec<_>>(),
+        "roles": roles,
+        "roles_left_out": roles_left_out,
         "pools": pools,
         "pools_left_out": pools_left_out,
         "traffic": self::traffic(&traffic),
@@ -93,6 +95,27 @@ fn quantiles(quantiles: &Quantiles) -> Value {
     })
 }
 
+// === roles ===
+
+/// In their order, and how many more there are. Who is left out is known and less full than all that are
+/// shown.
+fn roles(states: &[RoleState], headline: Option<&RoleState>) -> (Vec<Value>, usize) {
+    let mut shown: Vec<(usize, &RoleState)> = states.iter().enumerate().collect();
+    let is_headline =
+        |state: &RoleState| headline.is_some_and(|headline| std::ptr::eq(headline, state));
+    let fullness = |state: &RoleState| state.max.or(state.usage.ok()).unwrap_or_default();
+    let first = |state: &RoleState| (is_headline(state), state.usage.is_err());
+    shown.sort_by(|(_, a), (_, b)| {
+        let order = first(b).cmp(&first(a));
+        order.then(fullness(b).total_cmp(&fullness(a)))
+    });
+    let left_out = shown.len().saturating_sub(MOST_ROLES);
+    shown.truncate(MOST_ROLES);
+    shown.sort_by_key(|(at, _)| *at);
+    let shown = shown.into_iter().map(|(_, state)| json::role(state));
+    (shown.collect(), left_out)
+}
+
 // === pools ===
 
 /// The fullest pools, and how many more there are.
@@ -106,7 +129,7 @@ fn pools(sources: &[Arc<SourceState>], now: Instant, max_age: Duration) -> (Vec<
             let pools = reading.pools.iter();
             pools.map(move |pool| (&**source, &**reading, pool))
         })
-        .filter(|(source, _, pool)| role(source, pool).is_some())
+        .filter(|(source, _, pool)| engine::pool_role(source, pool).is_some())
         .collect();
     let fullness = |pool: &Pool| pool.usage.unwrap_or(-1.0);
     let fuller = |a: &(_, _, &Pool), b: &(_, _, &Pool)| -> Ordering {
@@ -117,10 +140,10 @@ fn pools(sources: &[Arc<SourceState>], now: Instant, max_age: Duration) -> (Vec<
     pools.truncate(MOST_POOLS);
     let shown = pools.into_iter().map(|(source, reading, pool)| {
         json!({
-            "role": role(source, pool).map(Role::as_str),
+            "role": engine::pool_role(source, pool).map(Role::as_str),
             "model": pool.model,
             "source": source.name,
-            "pool": label(reading, pool),
+            "pool": engine::pool_label(reading, pool),
             "kind": pool.kind.as_str(),
             "usage": pool.usage.ok(),
             "unknown": pool.usage.err().map(Unknown::as_str),
@@ -132,33 +155,6 @@ fn pools(sources: &[Arc<SourceState>], now: Instant, max_age: Duration) -> (Vec<
         })
     });
     (shown.collect(), left_out)
-}
-
-/// A pool is of the role that its page names for it, else of its source's.
-fn role(source: &SourceState, pool: &Pool) -> Option<Role> {
-    match source.roles.only() {
-        Some(role) => Some(role).filter(|role| pool.role.is_none_or(|own| own == *role)),
-        None => pool.role,
-    }
-}
-
-/// What tells the pool apart from others of its source; `None` where nothing has to.
-fn label(reading: &Reading, pool: &Pool) -> Option<String> {
-    let differs = |other: &Pool| other.model != pool.model;
-    let several_models = reading.pools.iter().any(differs);
-    let model = pool.model.as_deref().filter(|_| several_models);
-    let rank = pool.rank.as_deref().map(|rank| {
-        let (worker, number) = rank.rsplit_once(' ').unwrap_or(("", rank));
-        let is_number = !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit());
-        match (worker, is_number) {
-            ("", true) => format!("rank {number}"),
-            (worker, true) => format!("{worker} rank {number}"),
-            _ => rank.to_owned(),
-        }
-    });
-    let label: Vec<&str> = [model, rank.as_deref()].into_iter().flatten().collect();
-    let label: String = label.join(" ").chars().take(MOST_LABEL).collect();
-    (!label.is_empty()).then_some(label)
 }
 
 // === sources ===
@@ -203,27 +199,23 @@ fn message(source: &SourceState) -> Option<String> {
 
 // === errors ===
 
-/// The last things that went wrong, the newest first; equal ones once, the last time.
+/// What went wrong last with sources, and what with requests, so that neither pushes the other out; the
+/// newest first, equal ones once, the last time.
 fn errors(incidents: &Incidents, requests: &[Wrong], now: Now) -> Vec<Value> {
     let of_sources = incidents.messages().map(|said| Wrong {
         at: i64::try_from((now.unix + said.at).saturating_sub(now.at).as_millis())
             .unwrap_or(i64::MAX),
+        count: None,
         who: said.who.to_string(),
         message: said.message.to_string(),
     });
     let mut all: Vec<Wrong> = of_sources.chain(requests.iter().cloned()).collect();
     all.sort_by_key(|wrong| std::cmp::Reverse(wrong.at));
-    let mut shown: Vec<Wrong> = Vec::new();
-    for wrong in all {
-        let same = |other: &Wrong| other.who == wrong.who && other.message == wrong.message;
-        if shown.len() < MOST_MESSAGES && !shown.iter().any(same) {
-            shown.push(wrong);
-        }
-    }
-    let shown = shown.iter().map(|wrong| {
+    let shown = all.iter().map(|wrong| {
         let ms = u64::try_from(wrong.at).unwrap_or_default();
         json!({
             "timestamp": timestamp(Duration::from_millis(ms)),
+            "count": wrong.count,
             "who": wrong.who,
             "message": wrong.message,
         })

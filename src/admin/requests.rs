@@ -1,8 +1,7 @@
-//! The last requests, from the lines that the log's writer keeps. They are parsed only when someone looks,
-//! and only where there are new ones.
+//! The last requests, and the last that went wrong, from what the log's writer keeps. Lines are parsed only
+//! when someone looks, and only where there are new ones.
 
-use crate::telemetry::log::Recent;
-use crate::telemetry::went_wrong;
+use crate::telemetry::log::{Failure, Recent};
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -16,7 +15,7 @@ pub(super) struct Requests {
     changes: u64,
     /// The newest first.
     pub(super) shown: Vec<Value>,
-    /// Those of them that went wrong.
+    /// Those that went wrong last, whether or not they are among these; the newest first.
     pub(super) errors: Vec<Wrong>,
 }
 
@@ -25,6 +24,8 @@ pub(super) struct Requests {
 pub(super) struct Wrong {
     /// Unix milliseconds.
     pub(super) at: i64,
+    /// How often; `None` where that is not counted.
+    pub(super) count: Option<u64>,
     pub(super) who: String,
     pub(super) message: String,
 }
@@ -41,8 +42,6 @@ struct Line {
     path: Option<String>,
     #[serde(rename = "http.response.status_code")]
     status: Option<u16>,
-    #[serde(rename = "error.type")]
-    error: Option<String>,
     outcome: String,
     #[serde(rename = "gen_ai.request.model")]
     asked_model: Option<String>,
@@ -78,7 +77,12 @@ impl Requests {
             .collect();
         // Each worker hands its lines over by itself. All times are written alike, so their letters tell.
         lines.sort_by(|a, b| b.timestamp.cmp(&a.timestamp));
-        self.errors = lines.iter().filter_map(Line::wrong).collect();
+        self.errors = recent
+            .failures()
+            .iter()
+            .rev()
+            .filter_map(Wrong::of)
+            .collect();
         self.shown = lines.iter().map(Line::shown).collect();
     }
 }
@@ -105,29 +109,35 @@ impl Line {
             "kv_end_usage": self.kv_end_usage,
         })
     }
+}
 
-    fn wrong(&self) -> Option<Wrong> {
-        if !went_wrong(&self.outcome, self.status) {
-            return None;
-        }
-        let at: Timestamp = self.timestamp.parse().ok()?;
-        let who: Vec<String> = [&self.method, &self.path]
+// === impl Wrong ===
+
+impl Wrong {
+    fn of(failure: &Failure) -> Option<Wrong> {
+        let at: Timestamp = failure.last.parse().ok()?;
+        let who: Vec<&str> = [&failure.method, &failure.path]
             .into_iter()
-            .filter_map(short)
+            .filter_map(Option::as_deref)
             .collect();
-        let mut message = match &*self.outcome {
+        let mut message = match &*failure.outcome {
             "complete" => "the router's answer".to_owned(),
             outcome => outcome.to_owned(),
         };
-        if let Some(error) = self.error.as_ref().filter(|error| **error != self.outcome) {
+        if let Some(error) = failure
+            .error
+            .as_ref()
+            .filter(|error| **error != failure.outcome)
+        {
             message.push_str(&format!(" ({error})"));
         }
-        match self.status {
+        match failure.status {
             Some(status) => message.push_str(&format!(", status {status}")),
             None => message.push_str(", no answer was sent"),
         }
         Some(Wrong {
             at: at.as_millisecond(),
+            count: Some(failure.count),
             who: if who.is_empty() {
                 "a client".to_owned()
             } else {

@@ -104,7 +104,8 @@ impl Chronicler {
         let mut past = self.chronicle.past();
         let traffic = past.window.traffic(now.at, &look);
         past.window.keep(now.at, look);
-        past.history.note(now.at, &states, &traffic);
+        let fullest = |state: &_| engine::fullest(state, &snapshot, now.instant, max_age);
+        past.history.note(now.at, &states, fullest, &traffic);
         past.incidents.look(now.at, now.instant, &snapshot.sources);
     }
 }

@@ -17,8 +17,15 @@ pub const MOST_STEPS: usize = 1800;
 pub const MOST_ROLES: usize = 16;
 
 /// The columns of a role, beside its queues and the reasons.
-pub const ROLE_COLUMNS: [&str; 7] = [
-    "usage", "max", "fill", "used", "capacity", "running", "queued",
+pub const ROLE_COLUMNS: [&str; 8] = [
+    "usage",
+    "max",
+    "fill",
+    "used",
+    "capacity",
+    "running",
+    "queued",
+    "preempted",
 ];
 
 /// The columns of the traffic.
@@ -34,6 +41,9 @@ pub const TRAFFIC_COLUMNS: [&str; 10] = [
     "tpot_p90_ms",
     "tpot_p99_ms",
 ];
+
+/// Names of pools that are kept: as many as a byte can tell apart, and none.
+const MOST_NAMES: usize = 255;
 
 /// PD queues; see [`Queues::iter`].
 const QUEUES: usize = 4;
@@ -52,6 +62,7 @@ pub struct History {
     /// Steps so far, at most [`MOST_STEPS`].
     length: usize,
     roles: Vec<RoleHistory>,
+    names: Names,
     traffic: [Column; TRAFFIC_COLUMNS.len()],
 }
 
@@ -66,9 +77,16 @@ pub struct RoleHistory {
     queues: [Column; QUEUES],
     /// Why the usage is unknown.
     reasons: VecDeque<Option<Unknown>>,
+    /// Which pool was the fullest, by its number among the [`Names`], 0 where that is not known. What would
+    /// stand before the first is not there.
+    fullest: VecDeque<u8>,
     /// It said something in the last step.
     present: bool,
 }
+
+/// What pools are called; the first one's number is 1. Takes no memory while there is none.
+#[derive(Debug, Default)]
+struct Names(Vec<Box<str>>);
 
 /// Numbers, the newest last; NaN is unknown. What would stand before the first that is known is not there,
 /// so a column that never held a number takes no memory.
@@ -79,8 +97,14 @@ struct Column(VecDeque<f32>);
 
 impl History {
     /// Takes note of one step. Where more time has passed than a step, what lies between is unknown; where
-    /// it was less than half a step, the last one is written anew.
-    pub fn note(&mut self, at: Duration, states: &[RoleState], traffic: &Traffic) {
+    /// it was less than half a step, the last one is written anew. `fullest` names a role's fullest pool.
+    pub fn note(
+        &mut self,
+        at: Duration,
+        states: &[RoleState],
+        fullest: impl Fn(&RoleState) -> Option<String>,
+        traffic: &Traffic,
+    ) {
         let steps = self.last.map_or(1, |last| steps_between(last, at));
         for _ in 1..steps.min(MOST_STEPS + 1) {
             self.advance(Unknown::Stalled);
@@ -100,11 +124,14 @@ impl History {
         }
         for state in states {
             let alone = states.iter().filter(|s| s.role == state.role).count() == 1;
-            if !(alone && self.says_it_of_all(state))
-                && let Some(role) = self.role_of(state, alone)
-            {
+            if alone && self.says_it_of_all(state) {
+                continue;
+            }
+            let name = fullest(state).map_or(0, |name| self.number_of(&name));
+            if let Some(role) = self.role_of(state, alone) {
                 role.present = true;
                 role.set(state);
+                role.set_fullest(name);
             }
         }
         self.roles.retain(|role| role.present || role.has_any());
@@ -133,6 +160,26 @@ impl History {
         for role in &mut self.roles {
             role.advance(why);
         }
+    }
+
+    /// The number of a name; a new one takes that of one that stands in no step any more, where all are
+    /// taken. 0 where there is none left.
+    fn number_of(&mut self, name: &str) -> u8 {
+        let Names(names) = &mut self.names;
+        let known = names.iter().position(|known| **known == *name);
+        let at = known.or_else(|| {
+            if names.len() < MOST_NAMES {
+                names.push(name.into());
+                return names.len().checked_sub(1);
+            }
+            let mut stands = [false; MOST_NAMES + 1];
+            let all = self.roles.iter().flat_map(|role| &role.fullest);
+            all.for_each(|number| stands[usize::from(*number)] = true);
+            let free = stands.iter().skip(1).position(|stands| !stands)?;
+            *names.get_mut(free)? = name.into();
+            Some(free)
+        });
+        at.and_then(|at| u8::try_from(at + 1).ok()).unwrap_or(0)
     }
 
     /// A source that is not read any more names no model: what is said of its role then, that it is
@@ -234,6 +281,20 @@ impl History {
         std::iter::repeat_n(Some(Unknown::NotRead), before).chain(role.reasons.iter().copied())
     }
 
+    /// What a role's fullest pool was called, in each step; `None` where there were not several, or where
+    /// it is not known.
+    pub fn fullest<'a>(
+        &'a self,
+        role: &'a RoleHistory,
+    ) -> impl Iterator<Item = Option<&'a str>> + Clone {
+        let before = self.length.saturating_sub(role.fullest.len());
+        let names = role.fullest.iter().map(|number| {
+            let at = usize::from(*number).checked_sub(1)?;
+            self.names.0.get(at).map(|name| &**name)
+        });
+        std::iter::repeat_n(None, before).chain(names)
+    }
+
     /// The columns of the traffic by [`TRAFFIC_COLUMNS`].
     pub fn traffic(
         &self,
@@ -259,6 +320,7 @@ impl RoleHistory {
             values: Default::default(),
             queues: Default::default(),
             reasons: VecDeque::from([None]),
+            fullest: VecDeque::new(),
             present: true,
         }
     }
@@ -269,6 +331,12 @@ impl RoleHistory {
         self.reasons.push_back(Some(why));
         if self.reasons.len() > MOST_STEPS {
             self.reasons.pop_front();
+        }
+        if !self.fullest.is_empty() {
+            self.fullest.push_back(0);
+            if self.fullest.len() > MOST_STEPS {
+                self.fullest.pop_front();
+            }
         }
     }
 
@@ -282,6 +350,7 @@ impl RoleHistory {
             number(state.capacity),
             number(state.running),
             number(state.queued),
+            number(state.preempted),
         ];
         for (column, value) in self.values.iter_mut().zip(values) {
             column.set(value);
@@ -291,6 +360,15 @@ impl RoleHistory {
         }
         if let Some(reason) = self.reasons.back_mut() {
             *reason = state.usage.err();
+        }
+        self.set_fullest(0);
+    }
+
+    fn set_fullest(&mut self, number: u8) {
+        match self.fullest.back_mut() {
+            Some(last) => *last = number,
+            None if number == 0 => {}
+            None => self.fullest.push_back(number),
         }
     }
 
@@ -357,12 +435,13 @@ mod tests {
         RoleState {
             usage: Ok(usage),
             used: Some(12_034),
+            preempted: Some(7),
             ..RoleState::unknown(Role::Decode, None, Unknown::Absent)
         }
     }
 
     fn note(history: &mut History, at: f64, states: &[RoleState]) {
-        history.note(seconds(at), states, &Traffic::default());
+        history.note(seconds(at), states, |_| None, &Traffic::default());
     }
 
     fn column(history: &History, role: usize, name: &str) -> Vec<Option<f32>> {
@@ -398,12 +477,14 @@ mod tests {
         assert_eq!(column(&history, 0, "usage"), [Some(0.5), Some(0.75), None]);
         assert_eq!(column(&history, 0, "used")[0], Some(12_034.0));
         assert_eq!(column(&history, 0, "fill"), [None; 3]);
+        let preempted = column(&history, 0, "preempted");
+        assert_eq!(preempted, [Some(7.0), Some(7.0), None]);
         assert_eq!(reasons(&history, 0), ["", "", "unreachable"]);
         assert_eq!(times(&history, 1_000, 104.0), [996, 998, 1_000]);
         let role = &history.roles()[0];
         assert_eq!(history.queues(role).count(), 0);
         let used: usize = role.values.iter().map(|column| column.0.capacity()).sum();
-        assert!(used <= 8, "what is never known takes no memory: {used}");
+        assert!(used <= 12, "what is never known takes no memory: {used}");
     }
 
     #[test]
@@ -496,6 +577,41 @@ mod tests {
     }
 
     #[test]
+    fn the_fullest_pool_is_named_in_each_step_and_names_are_bounded() {
+        let mut history = History::default();
+        let mut say = |n: usize, name: Option<&str>| {
+            let name = name.map(str::to_owned);
+            let at = seconds(2.0 * n as f64);
+            history.note(at, &[decode(0.5)], |_| name.clone(), &Traffic::default());
+            let all = history.fullest(&history.roles()[0]);
+            let all: Vec<Option<String>> = all.map(|name| name.map(str::to_owned)).collect();
+            assert_eq!(all.len(), history.len());
+            assert!(history.names.0.len() <= MOST_NAMES);
+            assert!(history.roles()[0].fullest.len() <= MOST_STEPS);
+            all
+        };
+        say(0, None);
+        say(1, Some("rank 2"));
+        say(2, None);
+        let said = say(3, Some("rank 2"));
+        let rank = Some("rank 2".to_owned());
+        assert_eq!(said, [None, rank.clone(), None, rank.clone()]);
+        // Of more than there are numbers for the first ones stand; when they are an hour old others can.
+        for n in 4..300 {
+            say(n, Some(&format!("other {n}")));
+        }
+        let said = say(300, Some("rank 2"));
+        assert_eq!((&said[3], &said[300]), (&rank, &rank));
+        assert_eq!((said[4].as_deref(), &said[299]), (Some("other 4"), &None));
+        for n in 301..301 + MOST_STEPS {
+            say(n, None);
+        }
+        let said = say(2_200, Some("new"));
+        assert_eq!(said.last().unwrap().as_deref(), Some("new"));
+        assert_eq!(said.iter().flatten().count(), 1);
+    }
+
+    #[test]
     fn there_is_a_bound_to_roles_and_to_memory() {
         let mut history = History::default();
         let models = |from: usize| -> Vec<RoleState> {
@@ -528,8 +644,8 @@ mod tests {
             ..Traffic::default()
         };
         traffic.ttft.p90 = Some(0.25);
-        history.note(seconds(0.0), &[], &Traffic::default());
-        history.note(seconds(2.0), &[], &traffic);
+        history.note(seconds(0.0), &[], |_| None, &Traffic::default());
+        history.note(seconds(2.0), &[], |_| None, &traffic);
         for (name, numbers) in history.traffic() {
             let last: Vec<f32> = numbers.collect();
             assert!(last[0].is_nan());

@@ -12,6 +12,7 @@ cpSync(fileURLToPath(new URL("../../src/admin/web", import.meta.url)), folder, {
 writeFileSync(join(folder, "package.json"), '{"type":"module"}');
 const { Series, spans } = await import(join(folder, "series.js"));
 const { events } = await import(join(folder, "feed.js"));
+const { hotLevel, level, mostUrgent, tokensInWords, usageInShort } = await import(join(folder, "words.js"));
 rmSync(folder, { recursive: true });
 
 const decode = (usage, model = "m") => ({ role: "decode", model, usage, unknown: usage === null ? "unreachable" : null });
@@ -61,6 +62,43 @@ for (let n = 0; n < 300; n += 1) series.append({ roles: Array.from({ length: 9 }
 assert(series.columns.size <= 400, String(series.columns.size));
 for (let n = 0; n < 300; n += 1) series.mark(n, "x");
 assert.equal(series.marks.length, 100);
+
+// What rose: by the history, in which numbers are of single precision, however late a page is opened.
+const late = (...preempted) => {
+  const one = new Series();
+  one.restore({ step_s: 2, times: preempted.map((_, i) => 2 * i), marks: [], roles: [{ role: "decode", model: "m", usage: preempted.map(() => 0.5), unknown: preempted.map(() => null), preempted }] });
+  return one;
+};
+series = late(...new Array(20).fill(3), ...new Array(140).fill(9));
+series.append({ roles: [{ ...decode(0.5), preempted: 12 }] }, 320);
+assert.deepEqual(series.rise("decode/preempted", 300), { by: 9, seconds: 300 });
+// Of less it says so, and of a single number nothing.
+assert.deepEqual(late(null, 3, 3, 5).rise("decode/preempted", 300), { by: 2, seconds: 4 });
+assert.equal(late(7).rise("decode/preempted", 300), null);
+assert.equal(late(7, 2).rise("decode/preempted", 300), null);
+series = late(123456790, 123456790);
+series.append({ roles: [{ ...decode(0.5), preempted: 123456789 }] }, 4);
+assert.equal(series.rise("decode/preempted", 300).by, 0);
+
+// A level goes by the fullest of several pools.
+const pools = (usage, max, more = {}) => ({ role: "decode", usage, max, pools: 4, ...more });
+const levels = (role) => [level(role, 0.85, 0.95), hotLevel(role, 0.85, 0.95)];
+assert.deepEqual(levels(pools(0.43, 0.976)), ["critical", "critical"]);
+assert.deepEqual(levels(pools(0.43, 0.9, { missing: { count: 1, reason: "stale" } })), ["warning", "warning"]);
+assert.deepEqual(levels(pools(0.43, 0.5, { missing: { count: 1, reason: "stale" } })), ["warning", null]);
+assert.deepEqual(levels(pools(0.9, 0.99)), ["critical", "critical"]);
+assert.deepEqual(levels(pools(0.96, 0.99)), ["critical", null]);
+assert.deepEqual(levels(pools(0.43, 0.5)), ["ok", null]);
+assert.deepEqual(levels(pools(0.43, 0.976, { pools: 1 })), ["ok", null]);
+assert.deepEqual(levels(pools(null, 0.976)), ["unknown", null]);
+const limits = { warn: 0.85, crit: 0.95 };
+assert.equal(usageInShort(pools(0.43, 0.976), limits), "43 %, fullest pool 98 %");
+assert.equal(usageInShort(pools(0.43, 0.5), limits), "43 %");
+// Of many the urgent ones, in their order.
+const many = [0.1, 0.9, 0.2, null, 0.99].map((usage, i) => ({ ...decode(usage), i }));
+assert.deepEqual(mostUrgent({ ...limits, roles: many }, 3).map(({ i }) => i), [1, 3, 4]);
+assert.deepEqual(mostUrgent({ ...limits, roles: many }, 9), many);
+for (const tokens of [{}, { used: 1 }, { capacity: 2 }, { used: 1, capacity: 2 }]) assert(!tokensInWords(tokens).includes("–"));
 
 // Runs of the same reason.
 assert.deepEqual(spans([1, 2, 3, 4, 5], [null, "a", "a", "b", null]), [[2, 3, "a"], [4, 4, "b"]]);

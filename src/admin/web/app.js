@@ -4,7 +4,7 @@ import { Charts } from "./charts.js";
 import { Feed, token } from "./feed.js";
 import { Series } from "./series.js";
 import { Cards, Tables, say } from "./view.js";
-import { LEVELS, count, known, roleLevel, roundPercent, span, standingStill } from "./words.js";
+import { LEVELS, count, known, roleLevel, span, standingStill, urgency, usageInShort } from "./words.js";
 
 const RANGE = "kvgauge-range";
 /** Milliseconds without a moment, which come each second, until what is seen is called old. */
@@ -17,7 +17,7 @@ const HELD = 3;
 const find = (id) => document.getElementById(id);
 
 const series = new Series();
-const cards = new Cards(find("cards"));
+const cards = new Cards(find("cards"), find("roles-note"));
 const tables = new Tables(find);
 const charts = new Charts(find("charts"), find("hint"), find("readout"));
 
@@ -99,10 +99,10 @@ function draw() {
   charts.show(moment, series, momentAt + ahead, seconds);
 }
 
-/** Of several models of the headline role, the fullest. */
+/** Of several models of the headline role the one that is worst off, then the fullest. */
 function headline() {
   const mine = (moment?.roles ?? []).filter((role) => role.role === moment.headline);
-  return mine.sort((a, b) => (b.usage ?? -1) - (a.usage ?? -1))[0] ?? null;
+  return mine.sort((a, b) => urgency(b, moment) - urgency(a, moment) || (b.usage ?? -1) - (a.usage ?? -1))[0] ?? null;
 }
 
 function title() {
@@ -112,7 +112,7 @@ function title() {
   if (role) {
     now = roleLevel(role, moment);
     const sign = now === "ok" || now === "unknown" ? "" : `${LEVELS[now].sign} `;
-    text = `${sign}${role.role} ${known(role.usage) ? roundPercent(role.usage) : "unknown"} · kvgauge`;
+    text = `${sign}${role.role} ${usageInShort(role, moment)} · kvgauge`;
   }
   if (isOld()) {
     text = `no answer · ${text}`;
@@ -162,7 +162,7 @@ function tellLevels(first) {
       if (now === told.said || told.held < HELD) continue;
       told.said = now;
     }
-    said.push(`${series.nameOf(role)} is ${LEVELS[now].word}${known(role.usage) ? `, ${roundPercent(role.usage)}` : ""}${standingStill(role, moment).length > 0 ? ": it may hang" : ""}`);
+    said.push(`${series.nameOf(role)} is ${LEVELS[now].word}${known(role.usage) ? `, ${usageInShort(role, moment)}` : ""}${standingStill(role, moment).length > 0 ? ": it may hang" : ""}`);
   }
   if (levels.size > 64) levels.clear();
   if (said.length > 0) say(find("say"), said.join("; "));

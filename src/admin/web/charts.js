@@ -2,7 +2,7 @@
 // joined and never 0.
 
 /* global uPlot */
-import { NOT_KNOWN, count, known, millis, percent, queueName, rate, roundPercent, short, shortTime, span, time, whyPart } from "./words.js";
+import { count, known, millis, mostUrgent, percent, queueName, rate, roundPercent, short, shortTime, span, time, whyPart } from "./words.js";
 import { spans } from "./series.js";
 import { make, say } from "./view.js";
 
@@ -20,9 +20,8 @@ const DASHES = { solid: [], dashed: [6, 4], dotted: [2, 3], mixed: [8, 3, 2, 3] 
 const line = (key, label, colour, dash = "solid", more = {}) => ({ key, label, colour, dash, width: 1.6, ...more });
 
 /** What is drawn, in order. */
-function plan(roles, series) {
+function plan(drawn, series) {
   const charts = [];
-  const drawn = roles.slice(0, MOST_ROLES);
   for (const role of drawn) {
     const [key, name] = [series.keyOf(role), series.nameOf(role)];
     charts.push({
@@ -30,7 +29,7 @@ function plan(roles, series) {
       format: percent, axis: roundPercent, nothing: "unknown",
       lines: [
         line(`${key}/fill`, "fill with cache", "fill", "dotted", { width: 1, area: true }),
-        line(`${key}/max`, "fullest pool", "c2", "dashed", { width: 1.2 }),
+        line(`${key}/max`, "fullest pool", "c2", "dashed", { width: 1.2, name: `${key}/fullest` }),
         line(`${key}/usage`, "usage", "c1", "solid", { width: 2.2 }),
       ],
     });
@@ -38,7 +37,7 @@ function plan(roles, series) {
   for (const role of drawn) {
     const [key, name] = [series.keyOf(role), series.nameOf(role)];
     charts.push({
-      id: `requests ${key}`, title: `${name}: requests`, format: count, axis: short, whole: true, nothing: NOT_KNOWN, unknown: `${key}/unknown`,
+      id: `requests ${key}`, title: `${name}: requests`, format: count, axis: short, whole: true, nothing: "unknown", unknown: `${key}/unknown`,
       lines: [
         line(`${key}/running`, "running", "c1"),
         line(`${key}/queued`, "queued", "c4", "dashed"),
@@ -92,11 +91,12 @@ export class Charts {
   }
 
   /** Draws `range` seconds up to `now`, or what there is of them. */
-  show({ roles, warn, crit }, series, now, range) {
+  show(moment, series, now, range) {
+    const { warn, crit } = moment;
     // A young past fills the width, too.
     const past = series.times.length > 0 ? now - series.times[0] : 0;
     const seconds = Math.min(range, Math.max(SHORTEST, 1.04 * past));
-    const charts = plan(roles ?? [], series);
+    const charts = plan(mostUrgent(moment, MOST_ROLES), series);
     const planned = JSON.stringify(charts);
     if (planned !== this.#planned) this.#build(charts, planned);
     let first = 0;
@@ -106,7 +106,8 @@ export class Charts {
       const columns = chart.spec.lines.map(({ key }) => series.column(key).slice(first));
       chart.scene = {
         warn, crit, step: series.step, marks: series.marks,
-        unknown: chart.spec.unknown ? series.column(chart.spec.unknown).slice(first) : [],
+        names: chart.spec.lines.map(({ name }) => (name ? series.column(name).slice(first) : [])),
+        unknown: chart.spec.unknown ? gaps(series.column(chart.spec.unknown).slice(first), chart.spec.share ? [] : columns) : [],
       };
       chart.draw([times, ...columns], now - seconds, now);
     }
@@ -160,7 +161,7 @@ class Chart {
     this.spec = spec;
     this.colours = colours;
     this.pointed = pointed;
-    this.scene = { unknown: [], marks: [], step: 2, warn: 1, crit: 1 };
+    this.scene = { unknown: [], marks: [], names: [], step: 2, warn: 1, crit: 1 };
     const id = `chart-${(charts += 1)}`;
     this.values = spec.lines.map(() => make("b"));
     const items = spec.lines.map(({ label, colour, dash }, i) =>
@@ -247,7 +248,6 @@ class Chart {
       const x0 = plot.valToPos(from - scene.step / 2, "x", true);
       const x1 = plot.valToPos(to + scene.step / 2, "x", true);
       hatch(ctx, x0, bbox.top, x1 - x0, bbox.height, colours["unknown-hatch"], ratio);
-      if (!spec.share) continue;
       ctx.font = `${11 * ratio}px system-ui, sans-serif`;
       ctx.fillStyle = colours.text;
       write(ctx, [`unknown: ${whyPart(reason)}`, "unknown"], x0, bbox.top, x1 - x0, bbox.height, 13 * ratio);
@@ -300,16 +300,13 @@ class Chart {
 
   #legend(i) {
     const columns = this.plot.data.slice(1);
-    this.values.forEach((value, n) => say(value, this.#value(columns[n]?.[i])));
+    this.values.forEach((value, n) => say(value, this.#value(columns[n]?.[i], this.scene.names[n]?.[i])));
   }
 
-  #value(value) {
-    return known(value) ? this.spec.format(value) : this.spec.nothing;
-  }
-
-  /** A dash is nothing to listen to. */
-  #inAWord(value) {
-    return known(value) || this.spec.nothing !== NOT_KNOWN ? this.#value(value) : "unknown";
+  /** `97.6 %`, or `97.6 %, rank 2` */
+  #value(value, name) {
+    if (!known(value)) return this.spec.nothing;
+    return `${this.spec.format(value)}${name ? `, ${name}` : ""}`;
   }
 
   #key(event) {
@@ -324,7 +321,7 @@ class Chart {
     event.preventDefault();
     const i = Math.max(0, Math.min(last, to));
     plot.setCursor({ left: plot.valToPos(plot.data[0][i], "x"), top: 10 }, true, true);
-    const values = this.spec.lines.map(({ label }, n) => `${label} ${this.#inAWord(plot.data[n + 1][i])}`);
+    const values = this.spec.lines.map(({ label }, n) => `${label} ${this.#value(plot.data[n + 1][i], this.scene.names[n]?.[i])}`);
     this.pointed(plot.data[0][i], `${time(1000 * plot.data[0][i])}: ${values.join(", ")}`);
   }
 
@@ -332,16 +329,18 @@ class Chart {
   #inWords([times, ...columns], seconds) {
     const lines = this.spec.lines.map(({ label }, i) => {
       const all = columns[i].filter(known);
-      if (all.length === 0) return `${label}: ${this.#inAWord(null)}`;
+      if (all.length === 0) return `${label}: ${this.#value(null)}`;
       const [low, high] = [Math.min(...all), Math.max(...all)];
-      return `${label}: now ${this.#inAWord(columns[i].at(-1))}, lowest ${this.spec.format(low)}, highest ${this.spec.format(high)}`;
+      return `${label}: now ${this.#value(columns[i].at(-1), this.scene.names[i]?.at(-1))}, lowest ${this.spec.format(low)}, highest ${this.spec.format(high)}`;
     });
-    const gaps = this.spec.share
-      ? spans(times, this.scene.unknown).map(([from, to, reason]) => `unknown from ${time(1000 * from)} to ${time(1000 * (to + this.scene.step))}: ${whyPart(reason)}`)
-      : [];
-    return `The last ${span(seconds)}. ${[...lines, ...gaps.slice(-5)].join(". ")}. Arrow keys move through time.`;
+    const unknown = spans(times, this.scene.unknown)
+      .map(([from, to, reason]) => `unknown from ${time(1000 * from)} to ${time(1000 * (to + this.scene.step))}: ${whyPart(reason)}`);
+    return `The last ${span(seconds)}. ${[...lines, ...unknown.slice(-5)].join(". ")}. Arrow keys move through time.`;
   }
 }
+
+/** Why the usage is unknown, in each step in which these are too: of a page without it requests may be known. */
+const gaps = (reasons, columns) => reasons.map((reason, i) => (columns.some((column) => known(column[i])) ? null : reason));
 
 /** A point between two gaps has no line to be seen by. */
 function lonely(plot, series) {

@@ -1,7 +1,7 @@
 // The past: one column a value, one number a step, bounded. Unknown is null, and so is a step of which
 // nothing is known.
 
-import { known } from "./words.js";
+import { known, poolName } from "./words.js";
 
 /** An hour in steps of two seconds. */
 const MOST_POINTS = 1800;
@@ -10,7 +10,7 @@ const MOST_COLUMNS = 400;
 const MOST_MARKS = 100;
 const MOST_MODELS = 64;
 
-const ROLE = ["usage", "max", "fill", "used", "capacity", "running", "queued"];
+const ROLE = ["usage", "max", "fill", "used", "capacity", "running", "queued", "preempted"];
 const QUANTILES = ["p50", "p90", "p99"];
 const RATES = ["requests_per_s", "failed_per_s", "input_tokens_per_s", "output_tokens_per_s"];
 
@@ -72,6 +72,7 @@ export class Series {
       const key = this.keyOf(role);
       for (const name of ROLE) take(`${key}/${name}`, role[name]);
       take(`${key}/unknown`, role.unknown);
+      take(`${key}/fullest`, role.fullest);
       for (const [queue, column] of Object.entries(role.queues ?? {})) take(`${key}/queue:${queue}`, column);
     }
     for (const [name, column] of Object.entries(history.traffic ?? {})) take(`traffic/${name}`, column);
@@ -98,7 +99,8 @@ export class Series {
       const key = this.keyOf(role);
       for (const name of ROLE) this.#set(`${key}/${name}`, role[name]);
       this.#set(`${key}/unknown`, known(role.usage) ? null : (role.unknown ?? "unknown"));
-      this.#set(`${key}/preempted`, role.preempted);
+      const fullest = role.pools > 1 && (moment.pools ?? []).find((pool) => this.keyOf(pool) === key && known(pool.usage));
+      this.#set(`${key}/fullest`, fullest ? poolName(fullest) : null);
       for (const [queue, n] of Object.entries(role.queues ?? {})) this.#set(`${key}/queue:${queue}`, n);
     }
     const traffic = moment.traffic ?? {};
@@ -137,17 +139,25 @@ export class Series {
     return { seconds: this.times.at(-1) - this.times[first], atLeast: first === 0 };
   }
 
-  /** How much a counter rose in the last so many seconds; null where that is not known. */
+  /**
+   * How much a counter rose in the last so many seconds, or in those of them of which it is known; null
+   * where that is none, or where it was set back.
+   */
   rise(key, seconds) {
     const column = this.column(key);
     const from = this.times.at(-1) - seconds;
     let [first, last] = [null, null];
     for (let i = column.length - 1; i >= 0 && this.times[i] >= from; i -= 1) {
       if (!known(column[i])) continue;
-      last ??= column[i];
-      first = column[i];
+      last ??= i;
+      first = i;
     }
-    return first === null || last < first ? null : last - first;
+    if (first === null || first === last) return null;
+    // The history is of single precision: two numbers are compared as it has them.
+    const by = Math.fround(column[last]) - Math.fround(column[first]);
+    if (by < 0) return null;
+    const known_for = this.times.at(-1) - this.times[first];
+    return { by, seconds: seconds - known_for <= this.step ? seconds : known_for };
   }
 
   #modelsOf(role) {

@@ -2,8 +2,8 @@
 // changed is left alone, so that a selection and a screen reader's place stay.
 
 import {
-  LEVELS, NOT_KNOWN, count, known, level, millis, percent, queueName, rate, roleLevel, roundPercent, span, standingStill, stillInWords,
-  time, why, whyPart,
+  LEVELS, NOT_KNOWN, count, hotLevel, known, level, millis, mostUrgent, percent, poolName, queueName, rate, roleLevel, roundPercent, span,
+  standingStill, stillInWords, time, tokensInWords, wholeLevel, why, whyPart,
 } from "./words.js";
 
 /** An element; `text` becomes its text, `class` its classes, the rest attributes. */
@@ -31,15 +31,19 @@ const MOST_CARDS = 12;
 
 export class Cards {
   #box;
+  #note;
   #cards = new Map();
   #traffic = null;
 
-  constructor(box) {
+  constructor(box, note) {
     this.#box = box;
+    this.#note = note;
   }
 
   show(moment, series) {
-    const roles = (moment.roles ?? []).slice(0, MOST_CARDS);
+    const roles = mostUrgent(moment, MOST_CARDS);
+    const more = (moment.roles ?? []).length - roles.length + (moment.roles_left_out ?? 0);
+    say(this.#note, more > 0 ? `${count(more)} more roles or models, no worse off, are not shown here; /kv has all.` : "");
     const keys = new Set(roles.map((role) => series.keyOf(role)));
     for (const [key, card] of this.#cards) {
       if (keys.has(key)) continue;
@@ -94,7 +98,10 @@ class RoleCard {
     const { warn, crit, pools, headline } = moment;
     const key = series.keyOf(role);
     const now = roleLevel(role, moment);
+    const hot = hotLevel(role, warn, crit);
     set(this.element, "data-level", now);
+    // The number and its bar are of the whole, and coloured as such.
+    set(this.element, "data-whole", hot ? wholeLevel(role, warn, crit) : now);
     set(this.element, "data-headline", String(headline === role.role));
     say(this.title, role.role);
     say(this.model, series.modelOf(role) ?? "");
@@ -102,9 +109,7 @@ class RoleCard {
     say(this.word, LEVELS[now].word);
     if (known(role.usage)) {
       say(this.big, percent(role.usage));
-      say(this.tokens, known(role.used) || known(role.capacity)
-        ? `${count(role.used)} of ${count(role.capacity)} tokens`
-        : "tokens are not known");
+      say(this.tokens, tokensInWords(role));
       const fill = known(role.fill) ? `, fill ${roundPercent(role.fill)}` : "";
       set(this.bar, "aria-label", `usage ${roundPercent(role.usage)}${fill}; warning from ${roundPercent(warn)}, critical from ${roundPercent(crit)}`);
     } else {
@@ -117,13 +122,14 @@ class RoleCard {
     this.fill.style.width = `${100 * Math.min(1, known(role.usage) ? (role.fill ?? 0) : 0)}%`;
     this.warn.style.left = `${100 * warn}%`;
     this.crit.style.left = `${100 * crit}%`;
-    say(this.since, howLong(key, now, role, warn, crit, series));
+    const long = howLong(key, now, role, warn, crit, series);
+    say(this.since, hot ? `as a whole ${long}` : long);
     const mine = (pools ?? []).filter((pool) => series.keyOf(pool) === key && known(pool.usage));
     const still = standingStill(role, moment).map((source) => `${stillInWords(source)}.`);
-    const but = [...still, exception(role, mine, warn)].filter(Boolean).join(" ");
+    const but = [...still, ...exceptions(role, key, mine, warn, crit, series)].join(" ");
     say(this.part, but);
     this.part.hidden = but === "";
-    this.facts.show(factsOf(role, key, mine, warn, series));
+    this.facts.show(factsOf(role, key, mine, hot, series));
   }
 }
 
@@ -160,19 +166,27 @@ function howLong(key, now, role, warn, crit, series) {
 const fullestOf = (role, pools) => (role.pools > 1 ? pools[0] : undefined);
 
 /** What the role as a whole does not show. */
-function exception(role, pools, warn) {
-  if (!known(role.usage)) return "";
-  if (role.missing) return `Without ${count(role.missing.count)} of its parts (${whyPart(role.missing.reason)}): the values are of the rest.`;
-  const fullest = fullestOf(role, pools);
-  return fullest && role.usage < warn && fullest.usage >= warn
-    ? `One pool is far fuller than the others: ${poolName(fullest)}, ${percent(fullest.usage)}.`
-    : "";
+function exceptions(role, key, pools, warn, crit, series) {
+  const said = [];
+  const hot = hotLevel(role, warn, crit);
+  if (hot) {
+    const fullest = fullestOf(role, pools);
+    const name = fullest ? `${poolName(fullest)}, ` : "";
+    const limit = hot === "critical" ? crit : warn;
+    const since = series.since(`${key}/max`, (v) => known(v) && v >= limit);
+    const long = since ? ` for ${since.atLeast ? "at least " : ""}${span(since.seconds)}` : "";
+    said.push(`One pool is far fuller than the others: ${name}${percent(role.max)}, ${LEVELS[hot].word}: above ${roundPercent(limit)}${long}.`);
+  }
+  if (known(role.usage) && role.missing) {
+    said.push(`Without ${count(role.missing.count)} of its parts (${whyPart(role.missing.reason)}): the values are of the rest.`);
+  }
+  return said;
 }
 
-function factsOf(role, key, pools, warn, series) {
+function factsOf(role, key, pools, hot, series) {
   const fullest = fullestOf(role, pools);
   const facts = [
-    ["fullest pool", percent(role.max), fullest ? poolName(fullest) : "", role.max >= warn && !(role.usage >= warn)],
+    ["fullest pool", percent(role.max), fullest ? poolName(fullest) : "", hot ?? false],
     ["fill with cache", percent(role.fill), ""],
     ["running", count(role.running), ""],
     ["queued", count(role.queued), "", role.queued > 0],
@@ -181,14 +195,13 @@ function factsOf(role, key, pools, warn, series) {
   for (const [queue, n] of Object.entries(role.queues ?? {})) facts.push([queueName(queue), count(n), "", queue === "prealloc" && n > 0]);
   if (known(role.preempted)) {
     const rise = series.rise(`${key}/preempted`, 300);
-    facts.push(["retracted", count(role.preempted), rise > 0 ? `+${count(rise)} in 5 min` : "", rise > 0]);
+    const rose = rise !== null && rise.by > 0;
+    facts.push(["retracted", count(role.preempted), rose ? `+${count(rise.by)} in ${span(rise.seconds)}` : "", rose]);
   }
   if (known(role.host)) facts.push(["host memory", percent(role.host), ""]);
   if (known(role.hit_rate)) facts.push(["cache hits", percent(role.hit_rate), ""]);
   return facts;
 }
-
-const poolName = (pool) => pool.pool || pool.source || "";
 
 /** Names with their values. */
 class Facts {
@@ -213,9 +226,10 @@ class Facts {
         this.#rows.set(name, row);
         this.element.append(row.element);
       }
-      say(row.value, value);
+      say(row.value, value === NOT_KNOWN ? "unknown" : value);
       say(row.more, more);
-      row.element.classList.toggle("notable", notable);
+      row.element.classList.toggle("notable", Boolean(notable));
+      row.element.classList.toggle("critical", notable === "critical");
       row.element.classList.toggle("none", value === NOT_KNOWN);
     }
   }
@@ -241,11 +255,13 @@ class TrafficCard {
     say(this.window, known(traffic.window_s) ? `last ${span(traffic.window_s)}` : "");
     say(this.big, known(traffic.requests_per_s) ? `${rate(traffic.requests_per_s)} / s` : "unknown");
     say(this.tokens, known(traffic.requests_per_s) ? "requests that ended" : "not measured yet");
-    const row = (name, q) => [name, millis(q?.p50), millis(q?.p90), millis(q?.p99)];
+    const row = (name, q, nothing) => (known(q?.p50) || known(q?.p90) || known(q?.p99)
+      ? [name, millis(q.p50), millis(q.p90), millis(q.p99)]
+      : [name, { text: nothing, span: 3, class: "dim" }, null, null]);
     this.times.show([
-      row("to the first token", traffic.ttft_ms),
-      row("per token after it", traffic.tpot_ms),
-      row("whole request", traffic.duration_ms),
+      row("to the first token", traffic.ttft_ms, "no stream has ended"),
+      row("per token after it", traffic.tpot_ms, "no stream that counts tokens"),
+      row("whole request", traffic.duration_ms, "no request has ended"),
     ]);
     this.facts.show([
       ["in flight", count(traffic.in_flight), ""],
@@ -258,7 +274,10 @@ class TrafficCard {
 
 // === Tables ===
 
-/** A table whose rows are renewed in place; an optional column without a value is hidden. A cell is a text, or `{ text, title, class, sign, time, share }`. */
+/**
+ * A table whose rows are renewed in place; an optional column without a value is hidden. A cell is a text,
+ * null where the one before it spans it, or `{ text, aloud, title, class, sign, time, share, span }`.
+ */
 export class Sheet {
   #body = make("tbody");
   #columns;
@@ -290,15 +309,16 @@ export class Sheet {
     rows.forEach((cells, i) => {
       const row = body.rows[i] ?? this.#newRow();
       cells.forEach((cell, j) => {
-        row.cells[j].hidden = hidden[j];
-        fillCell(row.cells[j], typeof cell === "object" ? cell : { text: cell }, this.#columns[j]);
+        row.cells[j].hidden = hidden[j] || cell === null;
+        if (cell !== null) fillCell(row.cells[j], typeof cell === "object" ? cell : { text: cell }, this.#columns[j]);
       });
     });
   }
 
   #newRow() {
     const row = make("tr");
-    for (const column of this.#columns) row.append(column.row ? make("th", { scope: "row" }) : make("td"));
+    // Its head, for where the rows are stacked on a phone.
+    for (const column of this.#columns) row.append(column.row ? make("th", { scope: "row" }) : make("td", { "data-head": column.head }));
     this.#body.append(row);
     return row;
   }
@@ -306,7 +326,8 @@ export class Sheet {
 
 const classes = (column, more = "") => [column.number && "number", column.extra && "extra", column.long && "long", more].filter(Boolean).join(" ");
 
-function fillCell(cell, { text, title, class: more, sign, time: at, share }, column) {
+function fillCell(cell, { text, aloud = text === NOT_KNOWN ? "unknown" : undefined, title, class: more, sign, time: at, share, span: wide = 1 }, column) {
+  if (cell.colSpan !== wide) cell.colSpan = wide;
   const wanted = classes(column, more);
   if (cell.className !== wanted) cell.className = wanted;
   if (title) set(cell, "title", title);
@@ -327,6 +348,13 @@ function fillCell(cell, { text, title, class: more, sign, time: at, share }, col
     if (!cell.querySelector("time")) cell.replaceChildren(make("time"));
     set(cell.firstChild, "datetime", at);
     say(cell.firstChild, text);
+  } else if (aloud) {
+    // A dash is nothing to listen to.
+    if (!cell.querySelector(".aloud")) cell.replaceChildren(make("span", { "aria-hidden": "true" }), make("span", { class: "aloud" }));
+    say(cell.firstChild, text);
+    say(cell.lastChild, aloud);
+  } else if (cell.firstElementChild) {
+    cell.textContent = text;
   } else {
     say(cell, text);
   }
@@ -370,11 +398,14 @@ export class Tables {
     }));
     say(this.note, moment.pools_left_out > 0 ? `${count(moment.pools_left_out)} more, less full, are not shown here; /sources has all.` : "");
     this.sources.show((moment.sources ?? []).map((source) => sourceRow(source, moment)));
-    this.errors.show((moment.errors ?? []).map((error) => [when(error.timestamp), error.who ?? NOT_KNOWN, error.message ?? NOT_KNOWN]));
+    this.errors.show((moment.errors ?? []).map((error) => [when(error.timestamp), error.who ?? NOT_KNOWN, errorInWords(error)]));
     this.marks.show([...series.marks].reverse().map((mark) => [when(1000 * mark.time), mark.text ?? ""]));
     this.requests.show((moment.requests ?? []).map(requestRow));
   }
 }
+
+/** `the router's answer, status 502 · 448 times` */
+const errorInWords = ({ message, count: times }) => `${message ?? ""}${times > 1 ? ` · ${count(times)} times` : ""}`;
 
 function sourceRow(source, moment) {
   const states = {
@@ -396,15 +427,19 @@ function sourceRow(source, moment) {
 
 function requestRow(request) {
   const good = request.outcome === "complete" && !(request.status >= 400);
+  const reported = (n) => (known(n) ? count(n) : "unknown");
   const share = (value) => (known(value) ? roundPercent(value) : "unknown");
   const status = known(request.status) ? String(request.status) : "no answer";
   return [
     when(request.timestamp),
     { text: `${request.method ?? ""} ${request.path ?? ""}`.trim(), title: request.id ?? "" },
     good ? { text: status, sign: LEVELS.ok.sign, class: "level-ok" } : { text: `${status} ${request.outcome ?? ""}`.trim(), sign: LEVELS.warning.sign, class: "level-warning" },
-    millis(request.ttft_ms),
+    // Where nothing is streamed the first token comes with all others.
+    request.stream === false ? "" : millis(request.ttft_ms),
     millis(request.duration_ms),
-    `${count(request.input_tokens)} → ${count(request.output_tokens)}`,
+    known(request.input_tokens) || known(request.output_tokens)
+      ? `${reported(request.input_tokens)} → ${reported(request.output_tokens)}`
+      : { text: NOT_KNOWN, aloud: "none reported" },
     `${share(request.kv_start_usage)} → ${share(request.kv_end_usage)}`,
     request.model ?? NOT_KNOWN,
     request.id ?? NOT_KNOWN,

@@ -112,12 +112,58 @@ export function standingStill({ role, model }, { pools, sources }) {
 /** `decode's page unchanged for 40 s while it has requests: it may hang` */
 export const stillInWords = ({ name, unchanged_ms }) => `${name}'s page unchanged for ${span(unchanged_ms / 1000)} while it has requests: it may hang`;
 
-/** Of a pool, or of a role by what is read of it; as `kvgauge status` says it. */
+const levelOf = (usage, warn, crit) => {
+  if (usage >= crit) return "critical";
+  return usage >= warn ? "warning" : "ok";
+};
+
+/** How full the fullest of several pools is; of one that is alone the role says it. */
+const fullest = (role) => (role.pools > 1 && known(role.max) ? role.max : 0);
+
+/** Of a pool, or of a role by the fullest of its pools: one that is full makes its requests wait, however empty the others are. */
 export function level(role, warn, crit) {
   if (!known(role.usage)) return "unknown";
-  if (role.usage >= crit) return "critical";
-  if (role.usage >= warn || role.missing) return "warning";
-  return "ok";
+  const now = levelOf(Math.max(role.usage, fullest(role)), warn, crit);
+  return now === "ok" && role.missing ? "warning" : now;
+}
+
+/** The level of the fullest pool, where the role as a whole is better off; else null. */
+export function hotLevel(role, warn, crit) {
+  if (!known(role.usage)) return null;
+  const hot = levelOf(fullest(role), warn, crit);
+  return fullest(role) > role.usage && hot !== levelOf(role.usage, warn, crit) ? hot : null;
+}
+
+/** The level of the role as a whole, whatever its fullest pool is. */
+export const wholeLevel = (role, warn, crit) => (known(role.usage) ? levelOf(role.usage, warn, crit) : "unknown");
+
+/** `43 %`, or `43 %, fullest pool 98 %` where that is what matters; "unknown". */
+export function usageInShort(role, { warn, crit }) {
+  if (!known(role.usage)) return "unknown";
+  const hot = hotLevel(role, warn, crit) ? `, fullest pool ${roundPercent(role.max)}` : "";
+  return `${roundPercent(role.usage)}${hot}`;
+}
+
+const URGENCY = { ok: 0, warning: 1, unknown: 2, critical: 3 };
+
+/** How soon a role wants to be looked at: the larger, the sooner. */
+export const urgency = (role, moment) => URGENCY[roleLevel(role, moment)];
+
+/** At most so many of the roles, the most urgent ones, in their order. */
+export function mostUrgent(moment, most) {
+  const roles = moment.roles ?? [];
+  const order = roles.map((role, i) => ({ role, i, urgent: urgency(role, moment) }));
+  const kept = order.sort((a, b) => b.urgent - a.urgent || a.i - b.i).slice(0, most);
+  return kept.sort((a, b) => a.i - b.i).map(({ role }) => role);
+}
+
+/** What a pool is called. */
+export const poolName = (pool) => pool.pool || pool.source || "";
+
+/** `12,034 of 2,581,504 tokens` */
+export function tokensInWords({ used, capacity }) {
+  if (known(used)) return known(capacity) ? `${count(used)} of ${count(capacity)} tokens` : `${count(used)} tokens, of how many is unknown`;
+  return known(capacity) ? `of ${count(capacity)} tokens; how many are used is unknown` : "tokens are not known";
 }
 
 /** Of a role, and of whether what is read of it still moves. */

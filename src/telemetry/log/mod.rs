@@ -2,6 +2,7 @@
 //! carried out by one writer thread.
 
 mod clock;
+mod failures;
 mod line;
 mod queue;
 mod recent;
@@ -9,6 +10,7 @@ mod room;
 mod sink;
 
 pub use clock::Clock;
+pub use failures::{Failure, MOST_FAILURES};
 pub use line::{Record, Usage};
 pub use recent::{MOST_LINES, Recent};
 pub use sink::{Log, Sink};

@@ -6,6 +6,7 @@
 
 use metrics::Counter;
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -26,6 +27,8 @@ const SPARE_AT_REST: usize = 1;
 pub(super) struct Block {
     lines: u64,
     used: usize,
+    /// Where those lines stand that are of requests that went wrong.
+    wrong: Vec<Range<usize>>,
     room: Box<[u8]>,
 }
 
@@ -92,6 +95,18 @@ impl Block {
         self.used += bytes;
     }
 
+    /// The last line, of so many bytes, is of a request that went wrong. Such lines are no more than a
+    /// block has room for.
+    #[cold]
+    pub(super) fn went_wrong(&mut self, bytes: usize) {
+        self.wrong.push(self.used.saturating_sub(bytes)..self.used);
+    }
+
+    /// The lines of requests that went wrong.
+    pub(super) fn wrong(&self) -> impl Iterator<Item = &[u8]> {
+        self.wrong.iter().filter_map(|at| self.room.get(at.clone()))
+    }
+
     pub(super) fn lines(&self) -> u64 {
         self.lines
     }
@@ -102,13 +117,14 @@ impl Block {
 
     /// One that is mostly empty gives its lines to another of their length, so that what waits does not
     /// take much more than it counts for.
-    fn split_short(self) -> (Block, Option<Block>) {
+    fn split_short(mut self) -> (Block, Option<Block>) {
         if self.used > self.room.len() / 2 {
             return (self, None);
         }
         let short = Block {
             lines: self.lines,
             used: self.used,
+            wrong: std::mem::take(&mut self.wrong),
             room: self.bytes().into(),
         };
         (short, Some(self))
@@ -123,6 +139,7 @@ impl State {
             self.spare.push(Block {
                 lines: 0,
                 used: 0,
+                wrong: Vec::new(),
                 ..block
             });
         }

@@ -1,6 +1,7 @@
-//! The last lines of the log, kept by its writer thread for whoever wants to look at them. Workers do
-//! nothing for it.
+//! The last lines of the log, and the last requests that went wrong, kept by its writer thread for whoever
+//! wants to look at them. Workers only say which lines those are.
 
+use super::failures::{Failure, Failures};
 use memchr::memrchr_iter;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -18,14 +19,17 @@ pub struct Recent(Arc<Mutex<Tail>>);
 struct Tail {
     /// Whole lines, the oldest first. Takes no memory before there is one.
     text: Vec<u8>,
+    /// By themselves, as good ones push lines out within a second where there are many.
+    failures: Failures,
     changes: u64,
 }
 
 // === impl Recent ===
 
 impl Recent {
-    /// Keeps the end of some lines.
-    pub(super) fn keep(&self, lines: &[u8]) {
+    /// Keeps the end of some lines, and what all of those say that went wrong.
+    pub(super) fn keep<'a>(&self, lines: &[u8], wrong: impl Iterator<Item = &'a [u8]>) {
+        let failures: Vec<Failure> = wrong.filter_map(Failure::read).collect();
         let new = last_lines(lines);
         let mut tail = self.tail();
         tail.changes += 1;
@@ -45,6 +49,9 @@ impl Recent {
         let kept = last_lines(&tail.text).len();
         let beyond = tail.text.len() - kept;
         tail.text.drain(..beyond);
+        for failure in failures {
+            tail.failures.keep(failure);
+        }
     }
 
     /// How often the lines have changed: the same number means the same lines.
@@ -58,6 +65,12 @@ impl Recent {
     pub fn lines(&self) -> (Vec<u8>, u64) {
         let tail = self.tail();
         (tail.text.clone(), tail.changes)
+    }
+
+    /// The last requests that went wrong, each kind once, the last kept last.
+    #[must_use]
+    pub fn failures(&self) -> Vec<Failure> {
+        self.tail().failures.all().to_vec()
     }
 
     /// Held for a copy of 64 KiB at most.
@@ -92,6 +105,10 @@ fn lines_in(text: &[u8]) -> usize {
 mod tests {
     use super::*;
 
+    fn keep(recent: &Recent, lines: &str) {
+        recent.keep(lines.as_bytes(), [].into_iter());
+    }
+
     fn kept(recent: &Recent) -> Vec<String> {
         let (text, _) = recent.lines();
         assert!(text.len() <= MOST_BYTES, "{}", text.len());
@@ -109,7 +126,7 @@ mod tests {
             for block in 0..20 {
                 let lines = (0..at_once).map(|n| format!("{block}-{n}"));
                 let lines: Vec<String> = lines.collect();
-                recent.keep((lines.join("\n") + "\n").as_bytes());
+                keep(&recent, &(lines.join("\n") + "\n"));
                 all.extend(lines);
                 let from = all.len().saturating_sub(MOST_LINES);
                 assert_eq!(kept(&recent), all[from..], "{at_once}");
@@ -123,19 +140,19 @@ mod tests {
         let recent = Recent::default();
         let line = |letter: &str, length| letter.repeat(length) + "\n";
         for _ in 0..4 {
-            recent.keep(line("a", 20_000).as_bytes());
+            keep(&recent, &line("a", 20_000));
         }
         assert_eq!(kept(&recent).len(), 3);
-        recent.keep(line("b", 10).as_bytes());
+        keep(&recent, &line("b", 10));
         assert_eq!(kept(&recent).len(), 4, "it fits beside three");
-        recent.keep(line("c", 60_000).as_bytes());
+        keep(&recent, &line("c", 60_000));
         let letters: Vec<usize> = kept(&recent).iter().map(String::len).collect();
         assert_eq!(letters, [10, 60_000]);
-        recent.keep(line("d", MOST_BYTES).as_bytes());
+        keep(&recent, &line("d", MOST_BYTES));
         assert!(kept(&recent).iter().all(|line| !line.contains('d')));
-        recent.keep(line("e", MOST_BYTES - 1).as_bytes());
+        keep(&recent, &line("e", MOST_BYTES - 1));
         assert_eq!(kept(&recent).len(), 1);
-        recent.keep(b"f\n");
+        keep(&recent, "f\n");
         assert_eq!(kept(&recent), ["f"]);
     }
 }

@@ -3,6 +3,7 @@
 
 use super::queue::{Block, Receiver, Sender, queue};
 use super::{Clock, Recent, Record};
+use crate::telemetry::went_wrong;
 use metrics::Counter;
 use std::cell::RefCell;
 use std::io::{self, Write};
@@ -97,7 +98,7 @@ fn write_blocks(mut out: impl Write, waiting: &Receiver, recent: &Recent, droppe
     while let Some(block) = waiting.next() {
         let lines = block.lines();
         // Before, as nobody may be reading what is written.
-        recent.keep(block.bytes());
+        recent.keep(block.bytes(), block.wrong());
         let written = out.write_all(block.bytes()).and_then(|()| out.flush());
         waiting.done(block);
         match written {
@@ -128,6 +129,9 @@ impl Sink {
         }
         let length = record.write(clock.line_begins(), block.room());
         block.line_written(length);
+        if went_wrong(record.outcome, record.status) {
+            block.went_wrong(length);
+        }
     }
 
     /// Hands over what there is. Call it every 100 ms.
@@ -229,6 +233,38 @@ mod tests {
         // Now the end of what was not lost is there.
         let lines = String::from_utf8(recent.lines().0).unwrap();
         assert_eq!(lines.lines().count(), super::super::MOST_LINES);
+    }
+
+    #[test]
+    fn what_went_wrong_stays_however_many_good_ones_come_behind_it() {
+        let log = Log::start(io::sink(), 64 << 20, Counter::noop()).unwrap();
+        let (sink, recent) = (log.sink(), log.recent());
+        for n in 0..5_000_usize {
+            let wrong = n < 4_000 && n % 10 == 0;
+            sink.write(&Record {
+                status: Some(if wrong { 502 } else { 200 }),
+                ..record("/a")
+            });
+            // Blocks of any length, those that give their lines to a shorter one too.
+            if n % 37 == 0 {
+                sink.flush();
+            }
+        }
+        let gone = Record {
+            status: None,
+            error_type: Some("client_gone"),
+            outcome: "client_gone",
+            ..record("/a")
+        };
+        sink.write(&gone);
+        drop(sink);
+        log.finish();
+        let failures = recent.failures();
+        let said: Vec<_> = failures
+            .iter()
+            .map(|failure| (failure.status, failure.count))
+            .collect();
+        assert_eq!(said, [(Some(502), 400), (None, 1)]);
     }
 
     #[test]

@@ -93,6 +93,8 @@ pub(super) struct RequestSays {
 #[serde(default)]
 pub(super) struct ErrorSays {
     pub(super) timestamp: String,
+    /// How often, where that is counted.
+    pub(super) count: Option<u64>,
     pub(super) who: Option<String>,
     pub(super) message: String,
 }

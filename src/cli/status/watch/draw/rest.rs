@@ -154,6 +154,9 @@ pub(super) fn errors(look: Look, moment: &Moment) -> Vec<Vec<Line<'static>>> {
             Some(who) if !message.starts_with(&who) => format!("{who}: {message}"),
             _ => message,
         };
+        let times = error.count.filter(|count| *count > 1);
+        let times = times.map_or_else(String::new, |n| format!("{} times, last: ", number(n)));
+        let text = format!("{times}{text}");
         Line::from(vec![
             look.faint(format!("  {} ", clock(&error.timestamp))),
             look.plain(text),

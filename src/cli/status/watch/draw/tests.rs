@@ -354,6 +354,18 @@ fn several_models_have_a_row_each() {
 }
 
 #[test]
+fn the_hottest_rank_is_told_where_it_is_worse_than_a_whole_that_is_not_well() {
+    let mut decode = role("decode", 0.88);
+    decode["pools"] = json!(2);
+    decode["max"] = json!(0.97);
+    let text = shown(&moment(&[decode]), PLAIN, (80, 24));
+    has(
+        &text,
+        &["CRITICAL: decode 88.00%, its hottest pool 97.00% (from 95.00%)"],
+    );
+}
+
+#[test]
 fn the_hottest_rank_is_named() {
     let mut decode = role("decode", 0.5);
     decode["pools"] = json!(2);
@@ -481,7 +493,10 @@ fn a_large_window_has_more() {
     moment["requests"] = (0..20)
         .map(|n| json!({"timestamp": format!("2026-11-30T23:59:{n:02}.5Z"), "id": "x", "method": "POST", "path": "/v1/completions", "status": 200, "outcome": "complete", "ttft_ms": 80.0, "duration_ms": 1500.0, "input_tokens": 900, "output_tokens": 120, "kv_start_usage": 0.47, "kv_end_usage": null}))
         .collect();
-    moment["errors"] = json!([{"timestamp": "2026-11-30T23:58:00.0Z", "who": "decode", "message": "decode timed out"}]);
+    moment["errors"] = json!([
+        {"timestamp": "2026-11-30T23:58:00.0Z", "count": null, "who": "decode", "message": "decode timed out"},
+        {"timestamp": "2026-11-30T23:57:00.0Z", "count": 448, "who": "POST /v1", "message": "the router's answer, status 502"},
+    ]);
     let text = shown(&moment, PLAIN, (160, 60));
     has(
         &text,
@@ -490,6 +505,7 @@ fn a_large_window_has_more() {
             "decode rank 7",
             "last errors",
             "23:58:00 decode timed out",
+            "23:57:00 448 times, last: POST /v1: the router's answer, status 502",
             "last requests",
             "  23:59:19  200 complete",
             "TTFT 80 ms",
