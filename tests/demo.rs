@@ -50,6 +50,33 @@ fn its_first_lines_say_what_will_be_seen_and_where_to_look() {
 }
 
 #[test]
+fn doctor_is_told_where_the_servers_of_the_demo_are() {
+    let demo = Demo::start("calm");
+    demo.until(LIMIT, "decode is known", "decode", |role| {
+        role["usage"].is_number()
+    });
+    demo.until(LIMIT, "prefill is known", "prefill", |role| {
+        role["usage"].is_number()
+    });
+    let text = demo.text();
+    let mut commands = text
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("kvgauge doctor "));
+    let command = commands.next().unwrap_or_else(|| panic!("none in {text}"));
+    let mut arguments = vec!["doctor"];
+    arguments.extend(command.split_whitespace());
+    let output = run(&arguments);
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    for name in ["upstream", "router", "prefill", "decode"] {
+        let fine = said
+            .lines()
+            .any(|line| line.starts_with("ok") && line.contains(&format!("  {name} ")));
+        assert!(fine, "{name} in {said}");
+    }
+}
+
+#[test]
 fn another_name_is_wrong_usage_and_lists_the_scenarios() {
     let output = run(&["demo", "--scenario", "bogus"]);
     assert_eq!(output.status.code(), Some(64));
