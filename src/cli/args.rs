@@ -97,7 +97,8 @@ pub enum Command {
     #[command(
         long_about = "Reads a settings file as serve would, without the environment and flags, and \
                       says what it means; or everything that is wrong with it, each with its line, \
-                      and ends with 78.",
+                      and ends with 78. What hangs on a value that can't be read is told once it can; of \
+                      a file that is no TOML only the first fault is.",
         after_help = "Example:\n  kvgauge check /etc/kvgauge.toml"
     )]
     Check(Check),
