@@ -617,7 +617,7 @@ fn what_is_out_of_range_is_told_beside_what_is_malformed() {
             "[[source]]\nname = 'a'\nurl = 'http://a'\nkeep = ['(', 'a', '']\n[discovery]\nfile_sd = ['a.yml', '*/b.json']\n",
         ),
         78,
-        "kvgauge.toml:4: source.keep: `(` is no regular expression (regex parse error: unclosed group); `` is a pattern that no name fits; write a list of at most 64 regular expressions that whole family names fit, such as [\"sglang:.*\", \"router_.*\"]\n\
+        "kvgauge.toml:4: source.keep: `(` is no regular expression (found open group without closing ')'); `` is a pattern that no name fits; write a list of at most 64 regular expressions that whole family names fit, such as [\"sglang:.*\", \"router_.*\"]\n\
          kvgauge.toml:6: discovery.file_sd: `a.yml,*/b.json` names files that do not end in .json (YAML is not read) and has a * in the name of a folder; write \"off\", or a list of paths of .json files such as [\"/etc/kvgauge/*.json\"] (a * in the file's name only)",
     );
 }

@@ -5,9 +5,12 @@
 
 mod support;
 
+use std::process::{Command, Stdio};
 use std::time::Duration;
 use support::demo::Demo;
-use support::kvgauge::run;
+use support::kvgauge::{program, run};
+use support::lines::Lines;
+use support::wait::PATIENCE;
 use support::{fetch, get};
 
 /// Longer than a scenario takes to get there: only a failure takes that long.
@@ -74,6 +77,30 @@ fn doctor_is_told_where_the_servers_of_the_demo_are() {
             .any(|line| line.starts_with("ok") && line.contains(&format!("  {name} ")));
         assert!(fine, "{name} in {said}");
     }
+}
+
+#[test]
+fn sim_says_what_it_simulates_and_leaves_the_routers_port() {
+    let help = String::from_utf8(run(&["sim", "--help"]).stdout).unwrap();
+    for said in ["30001", "29001", "30000", "30002", "--router <ADDR>"] {
+        assert!(help.contains(said), "{said} in {help}");
+    }
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = free.local_addr().unwrap();
+    drop(free);
+    let mut child = Command::new(program())
+        .args(["sim", "--free-ports", "--router", &address.to_string()])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = Lines::of(child.stdout.take().unwrap());
+    let first = lines.wait(PATIENCE, |lines, _| lines.first().cloned());
+    let answer = get(address, "/readiness");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let first = String::from_utf8(first.unwrap()).unwrap();
+    assert_eq!(first.trim_end(), format!("router http://{address}"));
+    assert_eq!(answer.status(), 200);
 }
 
 #[test]

@@ -785,8 +785,8 @@ fn where_nobody_answers_a_kvgauge_beside_it_says_who_does() {
     let want = format!(
         "2 of 2 WRONG: see the arrows (->).\n\nA kvgauge answers at http://{admin}, and reads other pages \
          than these. What it knows:\n  kvgauge status http://{admin}\nA look at its pages:\n  kvgauge doctor \
-         decode={},role=decode\n",
-        page.url()
+         decode=http://{}/metrics,role=decode\n",
+        page.address()
     );
     assert!(text.ends_with(&want), "{text}");
     // What it says to call does.
