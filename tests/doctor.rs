@@ -785,7 +785,7 @@ fn where_nobody_answers_a_kvgauge_beside_it_says_who_does() {
     let want = format!(
         "2 of 2 WRONG: see the arrows (->).\n\nA kvgauge answers at http://{admin}, and reads other pages \
          than these. What it knows:\n  kvgauge status http://{admin}\nA look at its pages:\n  kvgauge doctor \
-         decode=http://{}/metrics,role=decode\n",
+         decode=http://{}/metrics,role=decode",
         page.address()
     );
     assert!(text.ends_with(&want), "{text}");
