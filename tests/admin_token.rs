@@ -164,10 +164,11 @@ fn status_and_another_kvgauge_bring_the_token() {
     };
     let (text, code) = said(&["status", &url], &[]);
     assert_eq!(code, Some(3), "{text}");
-    assert!(
-        text.contains("401") && text.contains("--bearer-file"),
-        "{text}"
-    );
+    // What was asked, and the flag before all else.
+    let asked = format!("{admin} answered 401 at /kv: it asks for a token; name a file");
+    assert!(text.contains(&asked), "{text}");
+    assert!(text.contains("with --bearer-file FILE"), "{text}");
+    assert!(!text.contains("says anything of a KV cache"), "{text}");
     let of_page = format!("{url},bearer_file={path}");
     for arguments in [
         &["status", url.as_str(), "--bearer-file", path.as_str()][..],

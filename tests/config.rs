@@ -566,6 +566,103 @@ fn credentials_in_a_url_are_refused_and_not_repeated() {
     );
 }
 
+// === all at once ===
+
+#[test]
+fn what_is_out_of_range_is_told_beside_what_is_malformed() {
+    refused(
+        file("lisen = 1\nlimits.in_flight = 0\n"),
+        78,
+        "kvgauge.toml:1: unknown key `lisen`; did you mean `listen`?\n\
+         kvgauge.toml:2: limits.in_flight: 0 is too small; write 1 to 16777216, or \"off\"",
+    );
+    // In the order of the file; of two sources with one page as well, and of engines that there are not.
+    refused(
+        file(
+            "scrape.interval = '1ms'\nlimits.header_fields = 5\nlimits.in_flight = 0\nworkers = 'many'\n\
+             [[source]]\nname = 'a b'\nurl = 'http://a:1'\ninterval = '1ms'\n\
+             [[source]]\nname = 'c'\nurl = 'http://a:1/metrics'\nengine = 'vlm'\nrole = 'x'\n\
+             [[source]]\nname = 'c'\nurl = 'ftp://a'\n\
+             [engine.acme]\nusage = { metric = 'u', unit = 'tokens' }\nused = 5\nfill = { metric = 'f', unit = 'blocks' }\n",
+        ),
+        78,
+        "kvgauge.toml:1: scrape.interval: 1ms is too small; write 10ms to 168h\n\
+         kvgauge.toml:2: limits.header_fields: 5 is too small; write 10 to 10000\n\
+         kvgauge.toml:3: limits.in_flight: 0 is too small; write 1 to 16777216, or \"off\"\n\
+         kvgauge.toml:4: workers: `many` is not a whole number that this machine can hold; write \"auto\", or a whole number\n\
+         kvgauge.toml:6: source.name: `a b` is no name of a source; write 1 to 128 of the characters a-z A-Z 0-9 _ . : -\n\
+         kvgauge.toml:8: source.interval: 1ms is too small; write at least 10ms\n\
+         kvgauge.toml:11: source.url: http://a:1/metrics is also the page of a source whose name can't be read (kvgauge.toml:7), so it would be read and counted twice; leave one out\n\
+         kvgauge.toml:12: source.engine: \"vlm\" is no engine that is known here; did you mean \"vllm\"? Known are sglang, vllm, trtllm, triton, tgi, llamacpp, lmdeploy, nim, mindie, dynamo, and what a section [engine.vlm] maps\n\
+         kvgauge.toml:13: source.role: `x` is no role; write \"decode\", \"prefill\" or \"unified\" (a router has none: leave it out)\n\
+         kvgauge.toml:15: source.name: two sources are called \"c\" (the other: kvgauge.toml:10); names tell series apart, so give each its own\n\
+         kvgauge.toml:16: source.url: `ftp://a` is not an http URL; write a URL such as \"http://127.0.0.1:30002\" (without a path: /metrics)\n\
+         kvgauge.toml:18: engine.acme.usage: `usage` can't be counted in tokens; it is counted in fraction or percent\n\
+         kvgauge.toml:19: engine.acme.used: a metric and its unit are needed; write { metric = \"a metric's name\", unit = \"fraction, percent, tokens, blocks or requests\" }\n\
+         kvgauge.toml:20: engine.acme.fill: `fill` can't be counted in blocks; it is counted in fraction or percent",
+    );
+    // Flags stay wrong usage, whatever is out of range besides.
+    refused(
+        load(
+            "limits.in_flight = 0",
+            &[],
+            &sources(&["a=http://a,role=x"]),
+        ),
+        64,
+        "kvgauge.toml:1: limits.in_flight: 0 is too small; write 1 to 16777216, or \"off\"\n\
+         flag --source: source.role: `x` is no role; write \"decode\", \"prefill\" or \"unified\" (a router has none: leave it out)",
+    );
+    refused(
+        file(
+            "[[source]]\nname = 'a'\nurl = 'http://a'\nkeep = ['(', 'a', '']\n[discovery]\nfile_sd = ['a.yml', '*/b.json']\n",
+        ),
+        78,
+        "kvgauge.toml:4: source.keep: `(` is no regular expression (found open group without closing ')'); `` is a pattern that no name fits; write a list of at most 64 regular expressions that whole family names fit, such as [\"sglang:.*\", \"router_.*\"]\n\
+         kvgauge.toml:6: discovery.file_sd: `a.yml,*/b.json` names files that do not end in .json (YAML is not read) and has a * in the name of a folder; write \"off\", or a list of paths of .json files such as [\"/etc/kvgauge/*.json\"] (a * in the file's name only)",
+    );
+}
+
+/// What can't be read has no value, so nothing that hangs on it is said: each of these has one fault.
+#[test]
+fn nothing_is_said_of_what_could_not_be_read() {
+    let proxy = "listen = '127.0.0.1:30001'\n";
+    for text in [
+        // Each of these keys would mend what its default breaks.
+        format!("{proxy}upstraem = 'http://127.0.0.1:30011'"),
+        "admin.listen = '127.0.0.1:30080'\nlisen = ':1'".to_owned(),
+        "admin.listen = '127.0.0.1:30002'\n[[sorce]]\nname = 'a'\nurl = 'http://a'".to_owned(),
+        "admin.listen = '127.0.0.1:30002'\nsource = 'a=http://a'".to_owned(),
+        "admin.listen = '127.0.0.1:30002'\ndiscovery.worker = 'http://a'".to_owned(),
+        "admin.listen = '127.0.0.1:30002'\ndiscovery.workers = 'a'".to_owned(),
+        "scrape.max_age = '2s'\nscrape.intervall = '100ms'".to_owned(),
+        "scrape.interval = '10s'\nscrape.max_age = 60".to_owned(),
+        "scrape.interval = '10s'\n[scarpe]\nmax_age = '60s'".to_owned(),
+        "headers.usage = 'x-kv-pools'\nheaders.pools = 'age'".to_owned(),
+        "[[source]]\nname = 'a'\nurl = 'http://a'\nengine = 'acme'\n[engine.acme]\nusage = 5".to_owned(),
+        "[[source]]\nname = 'a'\nurl = 'http://a'\nengine = 'acme'\n[engin.acme]\nusage = 5".to_owned(),
+        "[[source]]\nname = 'a'\nurl = 'http://a'\n[[source]]\nname = 'b'\nurl = 'http://a'\nkind = 'load'".to_owned(),
+        "[[source]]\nname = 'a'\nurl = 'http://a'\nengine = 'vllm'\nkind = 'autos'".to_owned(),
+        "[engine.acme]\nused = { metric = 'u', unit = 'tokens' }\ncapacty = 5".to_owned(),
+    ] {
+        let error = load(&text, &[], &Flags::default()).unwrap_err();
+        let said: Vec<String> = error.problems().iter().map(ToString::to_string).collect();
+        assert_eq!(said.len(), 1, "{text}\n{said:#?}");
+    }
+    // The layer above counts: its value is known, whatever stands below.
+    let vars = [("KVGAUGE_SCRAPE_INTERVAL", "1ms")];
+    let error = load("scrape.interval = 5", &vars, &Flags::default()).unwrap_err();
+    assert_eq!(error.problems().len(), 2, "{error}");
+    let vars = [("KVGAUGE_SCRAPE_INTERVAL", "5")];
+    let error = load("scrape.interval = '1ms'", &vars, &Flags::default()).unwrap_err();
+    assert_eq!(error.problems().len(), 1, "{error}");
+    // A file that is none says nothing; what is said above it counts.
+    let flags = listen(":30001");
+    let error = load("workers 3", &[], &flags).unwrap_err();
+    assert_eq!(error.problems().len(), 1, "{error}");
+    let error = load("workers 3", &[("KVGAUGE_WORKERS", "0")], &flags).unwrap_err();
+    assert_eq!(error.problems().len(), 2, "{error}");
+}
+
 // === what is out of range or does not go together ===
 
 #[test]
@@ -938,8 +1035,8 @@ fn sources_that_are_found_have_settings_of_their_own() {
     refused(
         file("[discovery.source]\nengine = 'vlm'\ninterval = '5s'\n"),
         78,
-        "kvgauge.toml:3: discovery.source.interval: 5s is more than a third of scrape.max_age 10s (default), so a lost scrape or two would make the values unknown; write at most 3s333ms, or raise scrape.max_age\n\
-         kvgauge.toml:2: discovery.source.engine: \"vlm\" is no engine that is known here; did you mean \"vllm\"? Known are sglang, vllm, trtllm, triton, tgi, llamacpp, lmdeploy, nim, mindie, dynamo, and what a section [engine.vlm] maps",
+        "kvgauge.toml:2: discovery.source.engine: \"vlm\" is no engine that is known here; did you mean \"vllm\"? Known are sglang, vllm, trtllm, triton, tgi, llamacpp, lmdeploy, nim, mindie, dynamo, and what a section [engine.vlm] maps\n\
+         kvgauge.toml:3: discovery.source.interval: 5s is more than a third of scrape.max_age 10s (default), so a lost scrape or two would make the values unknown; write at most 3s333ms, or raise scrape.max_age",
     );
     refused(
         file("[discovery.source]\nengine = 'vllm'\nkind = 'auto'\n"),

@@ -105,7 +105,10 @@ fn what_is_wrong_is_said_with_its_line() {
     let problems = check("listen = ':30001'\n[log]\nqueue_byte = 5\n").unwrap_err();
     assert_eq!(
         problems,
-        "FILE:3: unknown key `log.queue_byte`; did you mean `log.queue_bytes`?"
+        "FILE:1: listen: 0.0.0.0:30001 is also upstream http://127.0.0.1:30001 (default), so requests would go \
+         round in a circle; to take over the router's port, start the router on another one and name that one \
+         with --upstream\n\
+         FILE:3: unknown key `log.queue_byte`; did you mean `log.queue_bytes`?"
     );
 }
 

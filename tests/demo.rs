@@ -5,9 +5,12 @@
 
 mod support;
 
+use std::process::{Command, Stdio};
 use std::time::Duration;
 use support::demo::Demo;
-use support::kvgauge::run;
+use support::kvgauge::{program, run};
+use support::lines::Lines;
+use support::wait::PATIENCE;
 use support::{fetch, get};
 
 /// Longer than a scenario takes to get there: only a failure takes that long.
@@ -47,6 +50,57 @@ fn its_first_lines_say_what_will_be_seen_and_where_to_look() {
     assert!(!answer.head.has("x-kv-usage"));
     let pools = answer.head.get("x-kv-pools").unwrap();
     assert!(pools.contains("decode;unknown=not_read"), "{pools}");
+}
+
+#[test]
+fn doctor_is_told_where_the_servers_of_the_demo_are() {
+    let demo = Demo::start("calm");
+    demo.until(LIMIT, "decode is known", "decode", |role| {
+        role["usage"].is_number()
+    });
+    demo.until(LIMIT, "prefill is known", "prefill", |role| {
+        role["usage"].is_number()
+    });
+    let text = demo.text();
+    let mut commands = text
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("kvgauge doctor "));
+    let command = commands.next().unwrap_or_else(|| panic!("none in {text}"));
+    let mut arguments = vec!["doctor"];
+    arguments.extend(command.split_whitespace());
+    let output = run(&arguments);
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    for name in ["upstream", "router", "prefill", "decode"] {
+        let fine = said
+            .lines()
+            .any(|line| line.starts_with("ok") && line.contains(&format!("  {name} ")));
+        assert!(fine, "{name} in {said}");
+    }
+}
+
+#[test]
+fn sim_says_what_it_simulates_and_leaves_the_routers_port() {
+    let help = String::from_utf8(run(&["sim", "--help"]).stdout).unwrap();
+    for said in ["30001", "29001", "30000", "30002", "--router <ADDR>"] {
+        assert!(help.contains(said), "{said} in {help}");
+    }
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = free.local_addr().unwrap();
+    drop(free);
+    let mut child = Command::new(program())
+        .args(["sim", "--free-ports", "--router", &address.to_string()])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = Lines::of(child.stdout.take().unwrap());
+    let first = lines.wait(PATIENCE, |lines, _| lines.first().cloned());
+    let answer = get(address, "/readiness");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let first = String::from_utf8(first.unwrap()).unwrap();
+    assert_eq!(first.trim_end(), format!("router http://{address}"));
+    assert_eq!(answer.status(), 200);
 }
 
 #[test]

@@ -7,7 +7,7 @@ mod support;
 use kvgauge::sim::{Deployment, DeploymentConfig};
 use std::sync::Arc;
 use std::time::Duration;
-use support::kvgauge::run;
+use support::kvgauge::{run, run_with};
 use support::page::Behaviour;
 use support::{Page, Setup, Upstream, eventually, get};
 
@@ -756,4 +756,44 @@ fn loads_are_read_as_serve_reads_them() {
         }
         assert_eq!(code, 0, "{text}");
     }
+}
+
+/// As beside `kvgauge demo`, whose servers are on other ports.
+#[test]
+fn where_nobody_answers_a_kvgauge_beside_it_says_who_does() {
+    let page = Page::real("sglang-0.5.23-decode-tp4-busy");
+    let kvgauge = Setup::new(Upstream::ok().address())
+        .source("decode", "decode", &page)
+        .start();
+    kvgauge.until_up("decode");
+    let nobody = Page::refusing();
+    let here = |sources: &str| {
+        let environment = [
+            ("KVGAUGE_ADMIN_LISTEN", kvgauge.admin.to_string()),
+            ("KVGAUGE_UPSTREAM", format!("http://{}", nobody.address())),
+            ("KVGAUGE_SOURCES", sources.to_owned()),
+        ];
+        let environment = environment
+            .each_ref()
+            .map(|(name, value)| (*name, &**value));
+        let output = run_with(&["doctor"], &environment);
+        assert_eq!(output.status.code(), Some(1));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let text = here(&format!("decode={}", nobody.url()));
+    let admin = kvgauge.admin;
+    let want = format!(
+        "2 of 2 WRONG: see the arrows (->).\n\nA kvgauge answers at http://{admin}, and reads other pages \
+         than these. What it knows:\n  kvgauge status http://{admin}\nA look at its pages:\n  kvgauge doctor \
+         decode=http://{}/metrics,role=decode",
+        page.address()
+    );
+    assert!(text.ends_with(&want), "{text}");
+    // What it says to call does.
+    let command = text.lines().last().unwrap().split_whitespace().skip(1);
+    let output = run(&command.collect::<Vec<_>>());
+    assert_eq!(output.status.code(), Some(0));
+    // Where one of them answers there is nothing to add.
+    let text = here(&format!("decode={};prefill={}", page.url(), nobody.url()));
+    assert!(!text.contains("A kvgauge answers"), "{text}");
 }

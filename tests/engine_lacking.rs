@@ -9,7 +9,7 @@
 
 mod support;
 
-use kvgauge::engine::{self, Lacking, MappedGauge, MappedUnit, Mapping, MappingSpec};
+use kvgauge::engine::{self, BlockSize, Lacking, MappedGauge, MappedUnit, Mapping, MappingSpec};
 use kvgauge::exposition::{Limits, Page};
 use kvgauge::kv::Reading;
 
@@ -160,4 +160,53 @@ fn a_mapping_that_fits_nothing_is_the_first_to_look_at() {
         engine::in_words(&reading).as_deref(),
         Some("acme (mapping in the settings)")
     );
+}
+
+#[test]
+fn a_mapping_that_names_no_metric_for_a_value_is_said_with_the_key_to_add() {
+    let gauge = |metric: &str, unit| MappedGauge::new(metric, unit).ok();
+    let spec = MappingSpec {
+        usage: gauge("acme_kv_used_percent", MappedUnit::Percent),
+        capacity: gauge("acme_blocks{state=\"all\"}", MappedUnit::Blocks),
+        running: gauge("acme_running", MappedUnit::Requests),
+        ..MappingSpec::default()
+    };
+    let page = "acme_kv_used_percent 50\nacme_blocks{state=\"all\"} 40\n\
+                acme_blocks{state=\"used\"} 20\nacme_queued 3\n";
+    let of_mapping = |spec: MappingSpec| {
+        let mapping = Mapping::new(spec).unwrap();
+        engine::lacking(&with_page(page, |page| {
+            engine::read_mapped(page, "acme", &mapping)
+        }))
+    };
+    let all = of_mapping(spec.clone());
+    assert_eq!(of(&all, "usage"), None);
+    for (value, key) in [
+        ("used", "used = { metric = \"…\", unit = \"tokens\" }"),
+        ("fill", "fill = { metric = \"…\", unit = \"fraction\" }"),
+        ("queued", "queued = { metric = \"…\", unit = \"requests\" }"),
+    ] {
+        let lacks = of(&all, value).unwrap();
+        assert!(lacks.why.contains("names no metric for it"), "{lacks:?}");
+        assert!(lacks.next.contains(key), "{lacks:?}");
+    }
+    // It is on the page, but in blocks of nobody knows how many tokens.
+    let capacity = of(&all, "capacity").unwrap();
+    assert!(capacity.why.contains("in blocks"), "{capacity:?}");
+    assert!(capacity.next.contains("block_size"), "{capacity:?}");
+    // Named, and not there.
+    let running = of(&all, "running").unwrap();
+    assert!(
+        running.why.contains("what its mapping names"),
+        "{running:?}"
+    );
+    assert!(running.next.contains("compare the mapping"), "{running:?}");
+    let whole = of_mapping(MappingSpec {
+        used: gauge("acme_blocks{state=\"used\"}", MappedUnit::Blocks),
+        queued: gauge("acme_queued", MappedUnit::Requests),
+        block_size: Some(BlockSize::Tokens(16)),
+        ..spec
+    });
+    let values: Vec<&str> = whole.iter().map(|lacks| lacks.value).collect();
+    assert_eq!(values, ["fill", "running"]);
 }

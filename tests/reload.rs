@@ -12,7 +12,8 @@ mod support;
 
 use rustix::process::Signal as Unix;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use std::process::{Command, Stdio};
+use std::os::fd::OwnedFd;
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use support::lines::Lines;
 use support::upstream::STREAM;
@@ -262,42 +263,102 @@ fn streams_go_on_and_a_drain_is_not_held_up() {
 
 #[test]
 fn a_terminal_that_closes_takes_it_along() {
-    let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
-    grantpt(&master).unwrap();
-    unlockpt(&master).unwrap();
-    let name = ptsname(&master, Vec::new()).unwrap().into_string().unwrap();
-    let terminal = std::fs::File::open(name).unwrap();
-    let page = Page::refusing();
-    let mut child = Command::new(env!("CARGO_BIN_EXE_kvgauge"))
-        .args(["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"])
-        .args(["--workers", "1", "--source", &format!("a={}", page.url())])
-        .stdin(terminal)
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let said = Lines::of(child.stderr.take().unwrap());
-    let says = |words: &str| {
-        let found = said.wait(PATIENCE, |lines, _| {
+    let mut started = InTerminal::start(&[]);
+    started.hang_up();
+    started.says("SIGHUP: the settings are reloaded");
+    started.close_terminal();
+    started.hang_up();
+    started.says("SIGHUP (the terminal is gone): draining");
+    started.ends();
+}
+
+/// As `nohup` starts it where that leaves standard input alone, and a shell behind `trap '' HUP`.
+#[test]
+fn who_ignores_a_lost_terminal_keeps_it() {
+    let mut started = InTerminal::start(&["sh", "-c", "trap '' HUP && exec \"$@\"", "sh"]);
+    started.close_terminal();
+    started.hang_up();
+    started.says("SIGHUP: the settings are reloaded");
+    started.signal(Unix::TERM);
+    started.says("SIGTERM: draining");
+    started.ends();
+}
+
+/// kvgauge with a terminal as standard input.
+struct InTerminal {
+    child: Child,
+    said: Lines,
+    master: Option<OwnedFd>,
+    _page: Page,
+}
+
+impl InTerminal {
+    /// `before` stands before the command.
+    fn start(before: &[&str]) -> Self {
+        let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+        let master = openpt(flags).unwrap();
+        grantpt(&master).unwrap();
+        unlockpt(&master).unwrap();
+        let name = ptsname(&master, Vec::new()).unwrap().into_string().unwrap();
+        let terminal = std::fs::File::open(name).unwrap();
+        let page = Page::refusing();
+        let mut line = before.to_vec();
+        line.push(env!("CARGO_BIN_EXE_kvgauge"));
+        let mut child = Command::new(line[0])
+            .args(&line[1..])
+            .args(["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"])
+            .args(["--workers", "1", "--source", &format!("a={}", page.url())])
+            .stdin(terminal)
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let said = Lines::of(child.stderr.take().unwrap());
+        let started = Self {
+            child,
+            said,
+            master: Some(master),
+            _page: page,
+        };
+        started.says("admin on");
+        started
+    }
+
+    fn says(&self, words: &str) {
+        let found = self.said.wait(PATIENCE, |lines, _| {
             lines
                 .iter()
                 .any(|l| String::from_utf8_lossy(l).contains(words))
                 .then_some(())
         });
-        assert!(found.is_some(), "{words}: {}", said.text());
-    };
-    let hang_up = |pid: u32| {
-        let pid = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
-        rustix::process::kill_process(pid, Unix::HUP).unwrap();
-    };
-    says("admin on");
-    hang_up(child.id());
-    says("SIGHUP: the settings are reloaded");
-    drop(master);
-    hang_up(child.id());
-    says("SIGHUP (the terminal is gone): draining");
-    let ended = within(Duration::from_secs(10), "it ends", || {
-        child.try_wait().unwrap()
-    });
-    assert!(ended.success());
+        assert!(found.is_some(), "{words}: {}", self.said.text());
+    }
+
+    fn close_terminal(&mut self) {
+        self.master = None;
+    }
+
+    fn signal(&self, signal: Unix) {
+        let pid = i32::try_from(self.child.id()).unwrap();
+        let pid = rustix::process::Pid::from_raw(pid).unwrap();
+        rustix::process::kill_process(pid, signal).unwrap();
+    }
+
+    fn hang_up(&self) {
+        self.signal(Unix::HUP);
+    }
+
+    fn ends(&mut self) {
+        let ended = within(Duration::from_secs(10), "it ends", || {
+            self.child.try_wait().unwrap()
+        });
+        assert!(ended.success());
+    }
+}
+
+impl Drop for InTerminal {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
 }

@@ -115,8 +115,14 @@ fn unknown_is_said_in_words_and_never_0() {
 
     let router = Page::real("sglang-router-0.3.2-pd-before-traffic");
     let (text, code) = status(&[&router.url()]);
-    let want = "usage unknown: nobody that was asked says anything of a KV cache";
+    let want = "usage unknown: this is a router's page, and how full the KV cache is stands on those of its \
+                engines: name them, such as kvgauge status http://127.0.0.1:30002, or a running kvgauge";
     assert_eq!((&*text, code), (want, 3));
+    // Beside an engine there is nothing to say of it.
+    let (_, decode) = busy();
+    let (text, code) = status(&[&router.url(), &decode.url()]);
+    assert!(text.starts_with("decode") && code == 0, "{text}");
+    assert_eq!(text.lines().count(), 1, "{text}");
 }
 
 /// One page of several is not read: what the others say stands there, but the whole is not fine.
@@ -288,6 +294,8 @@ fn a_part_that_is_missing_is_a_warning() {
 fn a_kvgauge_that_is_not_there_is_unknown() {
     let nobody = Page::refusing();
     let (text, code) = status(&[&format!("http://{}", nobody.address())]);
+    let first = "usage unknown: nothing that was asked could be read\n";
+    assert!(text.starts_with(first), "{text}");
     assert!(text.contains("refused the connection"), "{text}");
     assert_eq!(code, 3);
 }

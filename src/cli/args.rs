@@ -97,7 +97,8 @@ pub enum Command {
     #[command(
         long_about = "Reads a settings file as serve would, without the environment and flags, and \
                       says what it means; or everything that is wrong with it, each with its line, \
-                      and ends with 78.",
+                      and ends with 78. What hangs on a value that can't be read is told once it can; of \
+                      a file that is no TOML only the first fault is.",
         after_help = "Example:\n  kvgauge check /etc/kvgauge.toml"
     )]
     Check(Check),
@@ -136,7 +137,22 @@ pub enum Command {
     )]
     Man(Man),
     /// Simulated servers in a process of their own
-    #[command(hide = true)]
+    #[command(
+        hide = true,
+        long_about = "Simulated servers in a process of their own, to try kvgauge serve without a GPU. \
+                      Without any option: a deployment as serve expects it, that is, SGLang's router \
+                      on 127.0.0.1:30001 with its metrics on 29001, a prefill server on 30000 and a \
+                      decode server on 30002, which answer requests as real ones do and publish their \
+                      gauges with the first. It prints a line for each, and runs until Ctrl-C.",
+        after_help = "Examples:\n  \
+            kvgauge sim\n  \
+            kvgauge sim --scenario full --load 127.0.0.1:30080\n  \
+            kvgauge sim --router 127.0.0.1:30011\n  \
+            kvgauge sim --prefill 127.0.0.1:30000 --decode 127.0.0.1:30002 --decode 127.0.0.1:30003\n\n\
+            The second puts load on a kvgauge serve on 30080. The third leaves the router's port free for\n\
+            kvgauge serve --listen :30001 --upstream http://127.0.0.1:30011. The last is engines alone,\n\
+            for a router of your own."
+    )]
     Sim(SimArgs),
 }
 

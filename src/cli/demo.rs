@@ -158,7 +158,8 @@ fn where_to_look(scenario: Scenario, server: &Server, deployment: &Deployment) -
          \n  Router, engines and kvgauge as one Prometheus target:\n    curl http://{admin}/metrics\n\
          \n  The KV state, and where each value comes from:\n    curl http://{admin}/kv\n    curl http://{admin}/sources\n\
          \n  Behind it: router http://{router} (metrics http://{router_metrics}/metrics), \
-         prefill http://{prefill}, decode http://{decode}\n\n"
+         prefill http://{prefill}, decode http://{decode}\n    \
+         kvgauge doctor --upstream http://{router} router=http://{router_metrics} prefill=http://{prefill} decode=http://{decode}\n\n"
     )
 }
 

@@ -1,6 +1,7 @@
 //! `kvgauge drain`: tells a running `kvgauge serve` to drain.
 
 use super::args::Drain;
+use super::disposition::{field, waits_for};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
@@ -71,32 +72,4 @@ fn tell(number: i32) -> Result<(), Untold> {
         Errno::SRCH => Untold::Nobody(number),
         _ => Untold::Refused(number, error),
     })
-}
-
-/// A line of `/proc/PID/status`.
-fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
-    let mut lines = status.lines();
-    lines
-        .find_map(|line| line.strip_prefix(name))
-        .map(str::trim)
-}
-
-/// Whether the process has a handler for the signal.
-fn waits_for(status: &str, signal: Signal) -> bool {
-    let caught = field(status, "SigCgt:").and_then(|mask| u64::from_str_radix(mask, 16).ok());
-    caught.is_some_and(|mask| mask >> (signal.as_raw() - 1) & 1 == 1)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_handler_is_read_off_the_mask() {
-        let status = "Name:\tkvgauge\nSigIgn:\t0000000000001000\nSigCgt:\t0000000000000200\n";
-        assert_eq!(field(status, "Name:"), Some("kvgauge"));
-        assert!(waits_for(status, Signal::USR1));
-        assert!(!waits_for(status, Signal::TERM));
-        assert!(!waits_for("Name:\tkvgauge\n", Signal::USR1));
-    }
 }

@@ -4,6 +4,7 @@ pub mod args;
 pub mod check;
 mod completions;
 pub mod demo;
+mod disposition;
 pub mod doctor;
 mod drain;
 mod man;

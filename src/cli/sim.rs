@@ -8,36 +8,38 @@ use anyhow::Context as _;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 
-/// What to simulate. Without any address: a whole deployment, router included, on the ports that
-/// `kvgauge serve` expects.
+/// What to simulate.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
 pub struct SimArgs {
-    /// The model's name.
-    #[arg(long, default_value = super::demo::MODEL)]
+    /// The model's name
+    #[arg(long, value_name = "NAME", default_value = super::demo::MODEL)]
     pub model: String,
-    /// A prefill server at this address; may be repeated.
+    /// The deployment's router at this address, in place of 127.0.0.1:30001
+    #[arg(long, value_name = "ADDR", conflicts_with_all = ["prefill", "decode", "unified"])]
+    pub router: Option<SocketAddr>,
+    /// No deployment, but a prefill server at this address; may be repeated
     #[arg(long, value_name = "ADDR")]
     pub prefill: Vec<SocketAddr>,
-    /// A decode server at this address; may be repeated.
+    /// No deployment, but a decode server at this address; may be repeated
     #[arg(long, value_name = "ADDR")]
     pub decode: Vec<SocketAddr>,
-    /// A server that does both at this address; may be repeated.
+    /// No deployment, but a server that does both at this address; may be repeated
     #[arg(long, value_name = "ADDR")]
     pub unified: Vec<SocketAddr>,
-    /// With a whole deployment: take any free ports instead.
+    /// The deployment on free ports, which are printed, in place of those that `serve` expects
     #[arg(long, conflicts_with_all = ["prefill", "decode", "unified"])]
     pub free_ports: bool,
-    /// With a whole deployment: what happens to it, as in `kvgauge demo`.
+    /// What happens to the deployment, as in `kvgauge demo`
     #[arg(long, value_name = "NAME", value_parser = ScenarioParser, conflicts_with_all = ["prefill", "decode", "unified"])]
     pub scenario: Option<Scenario>,
-    /// With a whole deployment: put the scenario's load on this address.
+    /// Put the scenario's load on this address: the deployment's router, or a kvgauge in front of it
     #[arg(long, value_name = "ADDR", conflicts_with_all = ["prefill", "decode", "unified"])]
     pub load: Option<SocketAddr>,
-    /// Tokens that each pool can hold [default: 2581504, or what the scenario has].
-    #[arg(long)]
+    /// Tokens that each pool can hold [default: 2581504, or what the scenario has]
+    #[arg(long, value_name = "N")]
     pub capacity: Option<u64>,
-    /// The same seed and requests give the same run.
-    #[arg(long, default_value_t = 1)]
+    /// The same seed and requests give the same run
+    #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
 }
 
@@ -113,9 +115,9 @@ fn deployment(args: &SimArgs) -> DeploymentConfig {
         config.prefill_engine.capacity = capacity;
         config.decode_engine.capacity = capacity;
     }
-    if args.free_ports {
-        config
-    } else {
-        config.on_default_ports()
+    if !args.free_ports {
+        config = config.on_default_ports();
     }
+    config.router = args.router.unwrap_or(config.router);
+    config
 }

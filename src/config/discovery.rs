@@ -42,9 +42,20 @@ fn read<T>(text: &str, one: impl Fn(&str) -> Result<T, String>) -> Result<Vec<T>
     if is_off(text) {
         return Ok(Vec::new());
     }
-    let list = entries(text).map(one).collect::<Result<Vec<T>, _>>()?;
-    if list.len() > MOST {
-        return Err(format!("has more than {MOST} entries"));
+    let (mut list, mut wrong) = (Vec::new(), Vec::new());
+    for entry in entries(text) {
+        match one(entry) {
+            Ok(value) => list.push(value),
+            Err(why) if wrong.contains(&why) => {}
+            Err(why) => wrong.push(why),
+        }
+        if list.len() > MOST || wrong.len() > MOST {
+            wrong.push(format!("has more than {MOST} entries"));
+            break;
+        }
+    }
+    if !wrong.is_empty() {
+        return Err(wrong.join(" and "));
     }
     Ok(list)
 }

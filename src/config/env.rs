@@ -45,6 +45,7 @@ pub(super) fn layer(
             continue;
         };
         if name == UPSTREAM_URL && both {
+            layer.doubt(keys::UPSTREAM);
             let message = "KVGAUGE_UPSTREAM is set too; set one of them".to_owned();
             problems.push(Problem::malformed(origin, "upstream", message));
         } else if key == keys::SOURCE {
@@ -64,6 +65,7 @@ fn sources(value: &str, origin: &Origin, layer: &mut Layer, problems: &mut Vec<P
         layer.add_source_text(text, origin, problems);
     }
     if none {
+        layer.doubt(keys::SOURCE);
         let message = "is empty; unset the variable for the default sources".to_owned();
         problems.push(Problem::malformed(origin.clone(), keys::SOURCE, message));
     }

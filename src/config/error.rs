@@ -141,22 +141,25 @@ impl fmt::Display for Problem {
 
 // === impl ConfigError ===
 
-impl From<Problem> for ConfigError {
-    fn from(problem: Problem) -> Self {
-        ConfigError {
-            problems: vec![problem],
-        }
-    }
-}
-
 impl ConfigError {
     /// `Err` with all problems, `Ok` where there are none.
     pub(super) fn unless_empty(problems: Vec<Problem>) -> Result<(), Self> {
         if problems.is_empty() {
             Ok(())
         } else {
-            Err(ConfigError { problems })
+            Err(ConfigError::of(problems))
         }
+    }
+
+    /// With these problems, put in the order of their places; there must be one.
+    pub(super) fn of(mut problems: Vec<Problem>) -> Self {
+        problems.sort_by_key(|problem| match problem.origin {
+            Origin::File(_, line) => (0, line),
+            Origin::Environment(_) => (1, 0),
+            Origin::Flag(_) => (2, 0),
+            Origin::Default => (3, 0),
+        });
+        ConfigError { problems }
     }
 
     /// The problems: those of the file in its order, then environment, then flags.
@@ -165,12 +168,12 @@ impl ConfigError {
         &self.problems
     }
 
-    /// The exit code that says it: 64 (wrong usage) where nothing but flags is malformed, else 78
+    /// The exit code that says it: 64 (wrong usage) where what is malformed is nothing but flags, else 78
     /// (settings), as in `sysexits.h`.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
-        let usage = |p: &Problem| p.malformed && matches!(p.origin, Origin::Flag(_));
-        if self.problems.iter().all(usage) {
+        let mut malformed = self.problems.iter().filter(|p| p.malformed).peekable();
+        if malformed.peek().is_some() && malformed.all(|p| matches!(p.origin, Origin::Flag(_))) {
             64
         } else {
             78

@@ -3,7 +3,7 @@
 use super::error::{Origin, Problem};
 use super::keys;
 use super::layer::{Layer, unknown};
-use super::mapping::{self, Mapping, MappingSpec};
+use super::mapping::{self, Mapping, MappingError, MappingSpec};
 use super::names::{ENGINES, EngineName};
 use super::value::Val;
 use std::fs::File;
@@ -53,13 +53,9 @@ pub(super) fn layer(path: &Path, text: &str, problems: &mut Vec<Problem>) -> Lay
             let message = format!("no valid TOML: {}", one_line(error.message()));
             let line = line_of(text.as_bytes(), at);
             reader.problems.push(Problem::file(path, line, message));
+            reader.layer.doubt_all();
         }
     }
-    // The parser hands out keys in the order of their names; people read from the top.
-    reader.problems.sort_by_key(|problem| match problem.origin {
-        Origin::File(_, line) => line,
-        _ => 0,
-    });
     problems.append(&mut reader.problems);
     reader.layer
 }
@@ -114,7 +110,10 @@ impl Reader<'_> {
                     self.set(keys::UPSTREAM, value.get_ref(), at);
                 }
                 DeValue::Table(inner) if full == keys::ENGINE => self.mappings(inner),
-                _ if full == keys::ENGINE => self.no_mapping(at),
+                _ if full == keys::ENGINE => {
+                    self.layer.doubt(keys::ENGINE);
+                    self.no_mapping(at);
+                }
                 _ if full == keys::SOURCE => self.no_sources(at),
                 other if keys::is_key(&full) => self.set(&full, other, at),
                 _ if keys::is_section(&full) => {
@@ -122,11 +121,16 @@ impl Reader<'_> {
                     if format!("{full}.url") == keys::UPSTREAM {
                         message.push_str(", or upstream = \"http://127.0.0.1:30001\"");
                     }
+                    self.layer.doubt(&full);
                     self.refuse(at, &full, message);
                 }
                 _ => {
-                    let message = unknown(&full, keys::nearest_key(&full));
-                    self.refuse(at, "", message);
+                    let near = keys::nearest_key(&full);
+                    // It may be what was meant.
+                    if let Some(near) = near {
+                        self.layer.doubt(near);
+                    }
+                    self.refuse(at, "", unknown(&full, near));
                 }
             }
         }
@@ -144,6 +148,7 @@ impl Reader<'_> {
             return self.no_sources(at);
         };
         if list.is_empty() {
+            self.layer.doubt(keys::SOURCE);
             let message = "is empty; leave it out for the default sources".to_owned();
             self.refuse(at, keys::SOURCE, message);
         }
@@ -169,10 +174,12 @@ impl Reader<'_> {
             let at = name.span().start;
             let name = name.get_ref().to_string();
             let DeValue::Table(table) = value.get_ref() else {
+                self.layer.doubt(keys::ENGINE);
                 self.no_mapping(at);
                 continue;
             };
             if let Err(message) = Val::<EngineName>::parse(&name) {
+                self.layer.doubt(keys::ENGINE);
                 self.refuse(at, keys::ENGINE, message);
                 continue;
             }
@@ -201,23 +208,26 @@ impl Reader<'_> {
             }
             places.push((key.to_string(), place));
         }
-        if self.problems.len() > before {
-            return;
-        }
-        match Mapping::new(spec) {
-            Ok(mapping) => {
-                let origin = self.origin(at);
-                if let Err(message) = self.layer.add_mapping(name, mapping, origin) {
-                    self.refuse(at, full, message);
-                }
+        let unread = self.problems.len() > before;
+        for error in spec.faults() {
+            // What could not be read may be the usage.
+            if unread && error == MappingError::NoUsage {
+                continue;
             }
-            Err(error) => {
-                let wrong = places.iter().find(|(key, _)| Some(&**key) == error.key());
-                let (at, shown) = match wrong {
-                    Some((key, place)) => (*place, format!("{full}.{key}")),
-                    None => (at, full.to_owned()),
-                };
-                self.refuse(at, &shown, error.to_string());
+            let wrong = places.iter().find(|(key, _)| Some(&**key) == error.key());
+            let (at, shown) = match wrong {
+                Some((key, place)) => (*place, format!("{full}.{key}")),
+                None => (at, full.to_owned()),
+            };
+            self.refuse(at, &shown, error.to_string());
+        }
+        if self.problems.len() > before {
+            self.layer.doubt(full);
+        } else if let Ok(mapping) = Mapping::new(spec) {
+            let origin = self.origin(at);
+            if let Err(message) = self.layer.add_mapping(name, mapping, origin) {
+                self.layer.doubt(keys::ENGINE);
+                self.refuse(at, full, message);
             }
         }
     }
@@ -229,6 +239,7 @@ impl Reader<'_> {
     }
 
     fn no_sources(&mut self, at: usize) {
+        self.layer.doubt(keys::SOURCE);
         let message = "is a list of tables; write [[source]] above the keys of each".to_owned();
         self.refuse(at, keys::SOURCE, message);
     }

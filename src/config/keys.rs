@@ -18,6 +18,9 @@ pub(super) const SOURCE: &str = "source";
 /// Every key of the file but those of a source, dots between section and key.
 static KEYS: LazyLock<Vec<String>> = LazyLock::new(|| names(&Raw::default()));
 
+/// The ways in which sources are found.
+pub(super) const FINDERS: [&str; 3] = ["discovery.workers", "discovery.file_sd", "discovery.dns"];
+
 /// The section of the mappings.
 pub(super) const ENGINE: &str = "engine";
 

@@ -15,6 +15,16 @@ pub(super) struct Layer {
     values: BTreeMap<String, (Value, Origin)>,
     sources: Vec<Entry>,
     mappings: Mappings,
+    doubts: Doubts,
+}
+
+/// Keys and sections (`scrape`, `engine.acme`) that something was written for which could not be read.
+/// Their values are not known, and nothing can be said of them.
+#[derive(Clone, Debug, Default)]
+struct Doubts {
+    /// All of it: the file is none.
+    all: bool,
+    keys: Vec<String>,
 }
 
 /// Mappings by name, each with the place of its section.
@@ -31,7 +41,9 @@ struct Entry {
 #[derive(Clone, Debug)]
 pub(super) struct SourceOrigins {
     whole: Origin,
+    /// Of the keys that could be read.
     keys: BTreeMap<String, Origin>,
+    doubts: Doubts,
 }
 
 /// Where every value came from that is not a default.
@@ -41,10 +53,15 @@ pub(super) struct Origins {
     /// As many as there are sources, in their order; empty where those are the defaults.
     pub(super) sources: Vec<SourceOrigins>,
     pub(super) mappings: Mappings,
+    /// What was written last and could not be read.
+    doubts: Doubts,
 }
 
 /// How a source is written as a text.
 const SOURCE_TEXT: &str = "NAME=URL[,role=ROLE][,interval=TIME][,engine=NAME][,kind=KIND][,bearer_file=FILE][,ca_file=FILE][,keep=PATTERN]…[,drop=PATTERN]…";
+
+/// In place of a source's name and URL where those can't be read; a number follows.
+const STAND_INS: [(&str, &str); 2] = [("name", "unread-"), ("url", "http://unread/")];
 
 /// The most sources. Each is a connection and a page in memory.
 const MAX_SOURCES: usize = 1024;
@@ -58,18 +75,31 @@ pub(super) fn merge(layers: impl IntoIterator<Item = Layer>) -> Result<(Raw, Ori
     let mut origins = Origins::default();
     let mut sources = Vec::new();
     for layer in layers {
+        // Nothing below is in force where something that can't be read stands above it.
+        origins.keys.retain(|key, _| !layer.doubts.cover(key));
+        origins.doubts.all |= layer.doubts.all;
+        let unread_sources = layer.doubts.cover(keys::SOURCE);
+        origins.doubts.keys.extend(layer.doubts.keys);
         for (key, (value, origin)) in layer.values {
             place(&mut table, &key, value);
             origins.keys.insert(key, origin);
         }
         origins.mappings.extend(layer.mappings);
         if !layer.sources.is_empty() {
+            origins.doubts.keys.retain(|key| key != keys::SOURCE);
             sources = layer.sources;
+        } else if unread_sources {
+            sources.clear();
         }
     }
     if !sources.is_empty() {
         let mut tables = Vec::new();
-        for entry in sources {
+        for (at, mut entry) in sources.into_iter().enumerate() {
+            // So that what is good about a source can be looked at. Nobody gets to see them.
+            for (key, stand_in) in STAND_INS {
+                let stand_in = || Value::String(format!("{stand_in}{at}"));
+                entry.fields.entry(key).or_insert_with(stand_in);
+            }
             tables.push(Value::Table(entry.fields));
             origins.sources.push(entry.origins);
         }
@@ -111,10 +141,21 @@ impl Layer {
                 Ok(())
             }
             Err(error) => {
+                self.doubt(key);
                 let message = error.message().to_owned();
                 Err(Problem::malformed(origin, keys::shown(key), message))
             }
         }
+    }
+
+    /// Something was written for this key or section, and can't be read.
+    pub(super) fn doubt(&mut self, key: &str) {
+        self.doubts.keys.push(key.to_owned());
+    }
+
+    /// Nothing of it can be read.
+    pub(super) fn doubt_all(&mut self) {
+        self.doubts.all = true;
     }
 
     /// Adds a mapping, unless there are too many.
@@ -146,12 +187,12 @@ impl Layer {
             problems.push(Problem::malformed(whole, keys::SOURCE, message));
             return;
         }
-        let before = problems.len();
         let mut entry = Entry {
             fields: Table::new(),
             origins: SourceOrigins {
                 whole: whole.clone(),
                 keys: BTreeMap::new(),
+                doubts: Doubts::default(),
             },
         };
         let mut seen = Vec::new();
@@ -163,6 +204,9 @@ impl Layer {
                     keys::SOURCE.to_owned()
                 };
                 problems.push(Problem::malformed(origin.clone(), &shown, message));
+                let near = keys::nearest_source_key(&key);
+                let meant = near.map_or_else(|| key.clone(), str::to_owned);
+                entry.origins.doubts.keys.push(meant);
             } else {
                 entry.fields.insert(key.clone(), value);
                 entry.origins.keys.insert(key.clone(), origin);
@@ -174,11 +218,10 @@ impl Layer {
                 let key = format!("{}.{needed}", keys::SOURCE);
                 let message = "is missing; every source has a name and a url".to_owned();
                 problems.push(Problem::malformed(whole.clone(), &key, message));
+                entry.origins.doubts.keys.push(needed.to_owned());
             }
         }
-        if problems.len() == before {
-            self.sources.push(entry);
-        }
+        self.sources.push(entry);
     }
 
     /// Adds a source from its text form, [`SOURCE_TEXT`].
@@ -197,6 +240,7 @@ impl Layer {
                  decode=http://127.0.0.1:30002,role=decode",
                 quote(text)
             );
+            self.doubt(keys::SOURCE);
             problems.push(Problem::malformed(origin.clone(), keys::SOURCE, message));
             return;
         };
@@ -226,6 +270,8 @@ impl Layer {
                     quote(part)
                 );
                 problems.push(Problem::malformed(origin.clone(), keys::SOURCE, message));
+                // A comma may have cut in two what stands before it.
+                self.doubt(keys::SOURCE);
                 return;
             }
         }
@@ -270,6 +316,12 @@ impl Origins {
         self.keys.get(key).cloned().unwrap_or(Origin::Default)
     }
 
+    /// Whether the value in force is known: it is a default that nobody wanted to change, or was read. A
+    /// mapping's key is `engine.NAME`; `source` is whether there are others than could be read.
+    pub(super) fn know(&self, key: &str) -> bool {
+        self.keys.contains_key(key) || !self.doubts.cover(key)
+    }
+
     /// Of two keys that don't go together the one that was set, the first where both were.
     pub(super) fn set_of<'k>(&self, first: &'k str, second: &'k str) -> &'k str {
         if self.keys.contains_key(first) || !self.keys.contains_key(second) {
@@ -280,9 +332,26 @@ impl Origins {
     }
 }
 
+// === impl Doubts ===
+
+impl Doubts {
+    fn cover(&self, key: &str) -> bool {
+        let within = |section: &String| {
+            let rest = key.strip_prefix(section.as_str());
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        };
+        self.all || self.keys.iter().any(within)
+    }
+}
+
 // === impl SourceOrigins ===
 
 impl SourceOrigins {
+    /// Whether one of its keys is known: it was read, or nobody wanted to set it.
+    pub(super) fn know(&self, key: &str) -> bool {
+        self.keys.contains_key(key) || !self.doubts.cover(key)
+    }
+
     /// Where one of its keys came from; the source as a whole where the key is not set.
     pub(super) fn of(&self, key: &str) -> Origin {
         self.keys.get(key).unwrap_or(&self.whole).clone()

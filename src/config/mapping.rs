@@ -175,6 +175,63 @@ impl MappingSpec {
         *place = Some(gauge(value)?);
         Ok(())
     }
+
+    /// All that is wrong with it, each key for itself, then the whole.
+    pub(super) fn faults(&self) -> Vec<MappingError> {
+        use MappedUnit::{Blocks, Fraction, Percent, Requests, Tokens};
+        let mut faults = Vec::new();
+        let shares = (&[Fraction, Percent][..], "fraction or percent");
+        let amounts = (&[Tokens, Blocks][..], "tokens or blocks");
+        let numbers = (&[Requests][..], "requests");
+        for (value, gauge, (allowed, names)) in [
+            ("usage", &self.usage, shares),
+            ("fill", &self.fill, shares),
+            ("hit_rate", &self.hit_rate, shares),
+            ("used", &self.used, amounts),
+            ("capacity", &self.capacity, amounts),
+            ("running", &self.running, numbers),
+            ("queued", &self.queued, numbers),
+        ] {
+            if let Some(gauge) = gauge
+                && !allowed.contains(&gauge.unit)
+            {
+                faults.push(MappingError::Unit {
+                    value,
+                    unit: gauge.unit,
+                    allowed: names,
+                });
+            }
+        }
+        match &self.block_size {
+            Some(BlockSize::Tokens(0)) => faults.push(MappingError::NoBlockSize),
+            Some(BlockSize::Gauge(gauge)) if gauge.unit != Tokens => {
+                faults.push(MappingError::Unit {
+                    value: "block_size",
+                    unit: gauge.unit,
+                    allowed: "tokens",
+                });
+            }
+            _ => {}
+        }
+        for (field, label) in [("model", &self.model), ("rank", &self.rank)] {
+            if let Some(label) = label
+                && !is_name(label, false)
+            {
+                faults.push(MappingError::Label {
+                    field,
+                    label: label.chars().take(80).collect(),
+                });
+            }
+        }
+        let quotient = match (&self.used, &self.capacity) {
+            (Some(used), Some(capacity)) => used.unit == capacity.unit || self.block_size.is_some(),
+            _ => false,
+        };
+        if self.usage.is_none() && !quotient {
+            faults.push(MappingError::NoUsage);
+        }
+        faults
+    }
 }
 
 fn gauge(value: &DeValue<'_>) -> Result<MappedGauge, String> {
@@ -389,58 +446,10 @@ impl Mapping {
     /// # Errors
     /// The first thing that is wrong with it.
     pub fn new(spec: MappingSpec) -> Result<Mapping, MappingError> {
-        use MappedUnit::{Blocks, Fraction, Percent, Requests, Tokens};
-        let shares = (&[Fraction, Percent][..], "fraction or percent");
-        let amounts = (&[Tokens, Blocks][..], "tokens or blocks");
-        let numbers = (&[Requests][..], "requests");
-        for (value, gauge, (allowed, names)) in [
-            ("usage", &spec.usage, shares),
-            ("fill", &spec.fill, shares),
-            ("hit_rate", &spec.hit_rate, shares),
-            ("used", &spec.used, amounts),
-            ("capacity", &spec.capacity, amounts),
-            ("running", &spec.running, numbers),
-            ("queued", &spec.queued, numbers),
-        ] {
-            if let Some(gauge) = gauge
-                && !allowed.contains(&gauge.unit)
-            {
-                return Err(MappingError::Unit {
-                    value,
-                    unit: gauge.unit,
-                    allowed: names,
-                });
-            }
+        match spec.faults().into_iter().next() {
+            None => Ok(Mapping(spec)),
+            Some(first) => Err(first),
         }
-        match &spec.block_size {
-            Some(BlockSize::Tokens(0)) => return Err(MappingError::NoBlockSize),
-            Some(BlockSize::Gauge(gauge)) if gauge.unit != Tokens => {
-                return Err(MappingError::Unit {
-                    value: "block_size",
-                    unit: gauge.unit,
-                    allowed: "tokens",
-                });
-            }
-            _ => {}
-        }
-        for (field, label) in [("model", &spec.model), ("rank", &spec.rank)] {
-            if let Some(label) = label
-                && !is_name(label, false)
-            {
-                return Err(MappingError::Label {
-                    field,
-                    label: label.chars().take(80).collect(),
-                });
-            }
-        }
-        let quotient = match (&spec.used, &spec.capacity) {
-            (Some(used), Some(capacity)) => used.unit == capacity.unit || spec.block_size.is_some(),
-            _ => false,
-        };
-        if spec.usage.is_none() && !quotient {
-            return Err(MappingError::NoUsage);
-        }
-        Ok(Mapping(spec))
     }
 
     /// Whether a family of this name is one that the mapping reads.

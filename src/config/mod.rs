@@ -3,7 +3,8 @@
 //! Three layers lie over the defaults: a TOML file, the variables `KVGAUGE_…`, the flags. Each is
 //! read on its own into the same raw form (`raw.rs`), so that every value keeps the place that it
 //! came from; the layers are merged key by key (the sources as a whole), put over the defaults, and
-//! validated as [`Settings`]. Everything that is wrong is reported at once, each with its place. Read anew
+//! validated as [`Settings`]. Everything that is wrong is reported at once, each with its place; of a key
+//! that can't be read nothing else is said, as its value is not known. Read anew
 //! while kvgauge runs, a part of them is in force at once (`reload.rs`).
 //!
 //! `config/kvgauge.toml` is the reference of all keys; `docs/design.md` has them in one table.
@@ -143,27 +144,36 @@ fn layered(
     mut problems: Vec<Problem>,
 ) -> Result<(Settings, Vec<Warning>), ConfigError> {
     let mut warnings = Vec::new();
-    let file = file.map(|(path, text)| file::layer(path, text, &mut problems));
+    let file_is_unread = !problems.is_empty();
+    let mut file = match file {
+        Some((path, text)) => file::layer(path, text, &mut problems),
+        None => Layer::default(),
+    };
+    if file_is_unread {
+        file.doubt_all();
+    }
     let env = env::layer(env, &mut problems, &mut warnings);
     let flags = flags.layer(&mut problems);
-    // What can't be read would be missing below, and be reported as something else.
-    ConfigError::unless_empty(problems)?;
-    let layers = file.into_iter().chain([env, flags]);
-    let (raw, origins) = match layer::merge(layers) {
+    let (raw, origins) = match layer::merge([file, env, flags]) {
         Ok(merged) => merged,
-        Err(problem) => return Err(ConfigError::from(problem)),
+        Err(problem) => {
+            problems.push(problem);
+            return Err(ConfigError::of(problems));
+        }
     };
     let mut settings = Settings::defaults();
     raw.apply(&mut settings);
-    if settings.discovery.is_on() && origins.sources.is_empty() {
-        // Who has sources found has none where the defaults are.
+    // Who has sources found has none where the defaults are, nor has who names some that can't be read.
+    let finds = settings.discovery.is_on() || keys::FINDERS.iter().any(|key| !origins.know(key));
+    if origins.sources.is_empty() && (finds || !origins.know(keys::SOURCE)) {
         settings.sources.clear();
     }
     let mappings = origins.mappings.iter();
     settings.mappings = mappings
         .map(|(name, (mapping, _))| (name.clone(), mapping.clone()))
         .collect();
-    warnings.extend(validate::validate(&settings, &origins)?);
+    warnings.extend(validate::validate(&settings, &origins, &mut problems));
+    ConfigError::unless_empty(problems)?;
     Ok((settings, warnings))
 }
 

@@ -98,12 +98,18 @@ impl Format for Patterns {
             let many = texts.len();
             return Err(format!("{many} patterns are too many; write {allowed}"));
         }
-        let read = |text: &&str| {
-            let text = text.trim();
-            Pattern::read(text).map_err(|why| format!("{} {why}; write {allowed}", quote(text)))
-        };
-        let patterns: Result<Vec<Pattern>, String> = texts.iter().map(read).collect();
-        Ok(Val(Patterns(patterns?)))
+        let (mut patterns, mut wrong) = (Vec::new(), Vec::new());
+        for text in texts.iter().map(|text| text.trim()) {
+            match Pattern::read(text) {
+                Ok(pattern) => patterns.push(pattern),
+                Err(why) => wrong.push(format!("{} {why}", quote(text))),
+            }
+        }
+        if wrong.is_empty() {
+            Ok(Val(Patterns(patterns)))
+        } else {
+            Err(format!("{}; write {allowed}", wrong.join("; ")))
+        }
     }
 
     /// One expression that fits the same names.

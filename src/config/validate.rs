@@ -1,6 +1,7 @@
-//! What can be said of settings only when all are known: ranges, and what can't go together.
+//! What can be said of settings only when the layers are one: ranges, and what can't go together. Of a key
+//! that could not be read nothing is said, nor of what goes together with it: its value is not known.
 
-use super::error::{ConfigError, Origin, Problem, Warning};
+use super::error::{Origin, Problem, Warning};
 use super::keys::{self, shown};
 use super::layer::Origins;
 use super::names::ENGINES;
@@ -21,15 +22,16 @@ const LEAST_HEAD: u64 = 8 << 10;
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 
-/// All that is wrong with `settings`, or what is odd about them.
+/// Adds all that is wrong with `settings` to the problems; what is odd about them.
 pub(super) fn validate(
     settings: &Settings,
     origins: &Origins,
-) -> Result<Vec<Warning>, ConfigError> {
+    problems: &mut Vec<Problem>,
+) -> Vec<Warning> {
     let mut check = Check {
         settings,
         origins,
-        problems: Vec::new(),
+        problems,
         warnings: Vec::new(),
     };
     check.ranges();
@@ -41,14 +43,13 @@ pub(super) fn validate(
     check.patterns();
     check.headers();
     check.trust();
-    ConfigError::unless_empty(check.problems)?;
-    Ok(check.warnings)
+    check.warnings
 }
 
 struct Check<'s> {
     settings: &'s Settings,
     origins: &'s Origins,
-    problems: Vec<Problem>,
+    problems: &'s mut Vec<Problem>,
     warnings: Vec<Warning>,
 }
 
@@ -105,7 +106,9 @@ impl Check<'_> {
         most: T,
         or: &str,
     ) {
-        let what = if value < least {
+        let what = if !self.origins.know(key) {
+            return;
+        } else if value < least {
             "too small"
         } else if value > most {
             "too large"
@@ -222,7 +225,9 @@ impl Check<'_> {
             )
         };
         let named = self.named("scrape.max_age", scrape.max_age.write());
-        if scrape.interval > most {
+        let know = |key| self.origins.know(key);
+        let max_age_is_known = know("scrape.max_age");
+        if scrape.interval > most && max_age_is_known && know("scrape.interval") {
             let key = self.origins.set_of("scrape.interval", "scrape.max_age");
             let message = if key == "scrape.interval" {
                 why(scrape.interval, named.clone())
@@ -245,12 +250,13 @@ impl Check<'_> {
             .collect();
         let key = "discovery.source.interval";
         let of_found = self.settings.discovery.source.interval;
+        let of_found = of_found.filter(|_| know(key));
         intervals.extend(of_found.map(|interval| (self.origins.of(key), key, interval)));
         for (origin, key, interval) in intervals {
             if interval < 10 * SHORTEST {
                 let message = format!("{} is too small; write at least 10ms", interval.write());
                 self.refuse(origin, key, message);
-            } else if interval > most {
+            } else if interval > most && max_age_is_known {
                 self.refuse(origin, key, why(interval, named.clone()));
             }
         }
@@ -264,6 +270,14 @@ impl Check<'_> {
             );
             self.warn(key, message);
         }
+    }
+
+    /// Whether the key of that source is known.
+    fn know_of(&self, at: usize, key: &str) -> bool {
+        self.origins
+            .sources
+            .get(at)
+            .is_none_or(|source| source.know(key))
     }
 
     fn source_origin(&self, at: usize, key: &str) -> Origin {
@@ -280,7 +294,8 @@ impl Check<'_> {
             ("listen", s.listen, "the proxy"),
             ("admin.listen", s.admin.listen, "kvgauge's own page"),
         ];
-        if same_listener(s.listen, s.admin.listen) {
+        let both = self.origins.know("listen") && self.origins.know("admin.listen");
+        if both && same_listener(s.listen, s.admin.listen) {
             let key = self.origins.set_of("listen", "admin.listen");
             let (own, other) = if key == "listen" {
                 (s.listen, self.named("admin.listen", s.admin.listen))
@@ -291,7 +306,8 @@ impl Check<'_> {
             self.refuse(self.origins.of(key), key, message);
         }
         for (key, listener, what) in listeners {
-            if !s.upstream.reaches(listener) {
+            let known = self.origins.know(key) && self.origins.know(keys::UPSTREAM);
+            if !known || !s.upstream.reaches(listener) {
                 continue;
             }
             let named = self.named("upstream.url", &s.upstream);
@@ -312,18 +328,22 @@ impl Check<'_> {
             self.refuse(self.origins.of(set), set, message);
         }
         for (key, listener, what) in listeners {
+            let workers = "discovery.workers";
+            if !self.origins.know(key) || !self.origins.know(workers) {
+                continue;
+            }
             if let Some(router) = s.discovery.workers.as_ref().filter(|r| r.reaches(listener)) {
                 let message = format!(
                     "{router} is {what}: {}; name the router",
                     self.named(key, listener)
                 );
-                let origin = self.origins.of("discovery.workers");
-                self.refuse(origin, "discovery.workers", message);
+                self.refuse(self.origins.of(workers), workers, message);
             }
         }
         for (at, source) in s.sources.iter().enumerate() {
             for (key, listener, what) in listeners {
-                if !source.url.reaches(listener) {
+                let known = self.know_of(at, "url") && self.origins.know(key);
+                if !known || !source.url.reaches(listener) {
                     continue;
                 }
                 let mut origin = self.source_origin(at, "url");
@@ -332,8 +352,8 @@ impl Check<'_> {
                     (origin, shown) = (self.origins.of(key), key);
                 }
                 let message = format!(
-                    "the page of source \"{}\", {}, is {what}: {}; {}",
-                    source.name,
+                    "the page of {}, {}, is {what}: {}; {}",
+                    self.called(at),
                     source.url,
                     self.named(key, listener),
                     fix(key),
@@ -347,6 +367,9 @@ impl Check<'_> {
         let sources = &self.settings.sources;
         let mut names = HashMap::new();
         for (at, source) in sources.iter().enumerate() {
+            if !self.know_of(at, "name") {
+                continue;
+            }
             if let Some(first) = names.insert(&source.name, at) {
                 let message = format!(
                     "two sources are called \"{}\" (the other: {}); names tell series apart, so give \
@@ -359,9 +382,12 @@ impl Check<'_> {
         }
         for (at, source) in sources.iter().enumerate() {
             let loads = source.url.loads().page_identity();
-            let page = sources.iter().position(|other| {
-                other.kind != SourceKind::SglangLoads && other.url.loads().page_identity() == loads
+            let page = sources.iter().enumerate().position(|(at, other)| {
+                self.know_page(at)
+                    && other.kind != SourceKind::SglangLoads
+                    && other.url.loads().page_identity() == loads
             });
+            let page = page.filter(|_| self.know_page(at));
             if let (SourceKind::SglangLoads, Some(page)) = (source.kind, page) {
                 let message = format!(
                     "{} is of the same server as {}, so it would be counted twice; leave one out, and \
@@ -371,17 +397,23 @@ impl Check<'_> {
                 );
                 self.refuse(self.source_origin(at, "kind"), "source.kind", message);
             }
-            if let Some(message) = no_loads(source.kind, source.engine.as_deref()) {
+            let known = self.know_of(at, "kind") && self.know_of(at, "engine");
+            if let (true, Some(message)) = (known, no_loads(source.kind, source.engine.as_deref()))
+            {
                 self.refuse(self.source_origin(at, "kind"), "source.kind", message);
             }
         }
         let found = &self.settings.discovery.source;
-        if let Some(message) = no_loads(found.kind, found.engine.as_deref()) {
-            let key = "discovery.source.kind";
+        let key = "discovery.source.kind";
+        let known = self.origins.know(key) && self.origins.know("discovery.source.engine");
+        if let (true, Some(message)) = (known, no_loads(found.kind, found.engine.as_deref())) {
             self.refuse(self.origins.of(key), key, message);
         }
         let mut pages = HashMap::new();
         for (at, source) in sources.iter().enumerate() {
+            if !self.know_page(at) {
+                continue;
+            }
             if let Some(first) = pages.insert(source.url.page_identity(), at) {
                 let message = format!(
                     "{} is also the page of {}, so it would be read and counted twice; leave one \
@@ -392,6 +424,11 @@ impl Check<'_> {
                 self.refuse(self.source_origin(at, "url"), "source.url", message);
             }
         }
+    }
+
+    /// Whether it is known what is read of that source.
+    fn know_page(&self, at: usize) -> bool {
+        self.know_of(at, "url") && self.know_of(at, "kind")
     }
 
     /// That what sources are read as is known, and what is mapped is used.
@@ -408,12 +445,16 @@ impl Check<'_> {
         engines.extend(
             of_found
                 .as_ref()
+                .filter(|_| self.origins.know(key))
                 .map(|engine| (self.origins.of(key), key, engine)),
         );
         let mut used = Vec::new();
         for (origin, key, engine) in engines {
             used.push(engine);
             if ENGINES.contains(&&**engine) || s.mappings.contains_key(engine) {
+                continue;
+            }
+            if !self.origins.know(&format!("{}.{engine}", keys::ENGINE)) {
                 continue;
             }
             let known = ENGINES.iter().copied();
@@ -496,13 +537,24 @@ impl Check<'_> {
 
     /// Another source, as a message names it.
     fn other(&self, at: usize) -> String {
-        let name = &self.settings.sources[at].name;
-        format!("source \"{name}\" ({})", self.source_origin(at, "url"))
+        format!("{} ({})", self.called(at), self.source_origin(at, "url"))
+    }
+
+    /// A source, as a message names it.
+    fn called(&self, at: usize) -> String {
+        if self.know_of(at, "name") {
+            format!("source \"{}\"", self.settings.sources[at].name)
+        } else {
+            "a source whose name can't be read".to_owned()
+        }
     }
 
     fn headers(&mut self) {
         let headers = &self.settings.headers;
-        if let (Some(usage), true) = (&headers.usage, headers.usage == headers.pools) {
+        let same = headers.usage == headers.pools
+            && self.origins.know("headers.usage")
+            && self.origins.know("headers.pools");
+        if let (Some(usage), true) = (&headers.usage, same) {
             let key = self.origins.set_of("headers.pools", "headers.usage");
             let message = format!("{usage} is the name of both headers; give each its own");
             self.refuse(self.origins.of(key), key, message);

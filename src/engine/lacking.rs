@@ -4,7 +4,7 @@
 
 use super::ENGINES;
 use super::mapping::SEE_LABELS;
-use crate::kv::{Pool, PoolKind, Reading, Unknown};
+use crate::kv::{Pool, PoolKind, Reading, Unknown, Unmapped};
 
 /// What makes the first gauges of an engine appear.
 pub(super) const SEND: &str =
@@ -67,12 +67,15 @@ impl Lacking {
     }
 }
 
+/// What to do where nothing on a page is what its mapping names.
+const COMPARE: &str = "compare the mapping's metrics and labels with the page; where the engine publishes them with its \
+     first request, send one, then look again";
+
 /// Of a page that is read by a mapping.
 const MAPPED: &[Lacking] = &[Lacking::yet(
     "usage",
     "it has no KV usage: no sample on its page is what its mapping names for it",
-    "compare the mapping's metrics and labels with the page; where the engine publishes them with its \
-     first request, send one, then look again",
+    COMPARE,
 )];
 
 /// What a reading lacks, usage first. Empty where nobody known wrote the page.
@@ -98,9 +101,10 @@ pub fn lacking(reading: &Reading) -> Vec<Lacking> {
                 Some(Lacking::never(value, why, SEE_LABELS))
             };
             let lacking = not_taken()
+                .or_else(|| of_the_mapping(reading, value))
                 .or_else(|| of_its_kind(reading, value))
                 .or_else(|| known.iter().find(fits).copied())
-                .unwrap_or_else(|| of_any(value, fresh));
+                .unwrap_or_else(|| of_any(value, fresh, engine.is_none()));
             // Where the usage may come, the others may come with it.
             fresh |= value == "usage" && lacking.comes;
             lacking
@@ -155,8 +159,50 @@ fn of_its_kind(reading: &Reading, value: &'static str) -> Option<Lacking> {
     })
 }
 
-fn of_any(value: &'static str, fresh: bool) -> Lacking {
+/// What its mapping leaves out.
+fn of_the_mapping(reading: &Reading, value: &'static str) -> Option<Lacking> {
+    let (_, why) = reading.unmapped.iter().find(|(of, _)| *of == value)?;
+    if *why == Unmapped::NoBlockSize {
+        let why = "its mapping counts it in blocks, and how many tokens a block has is not known";
+        let next =
+            "block_size in the mapping takes the number, or the metric on the page that says it";
+        return Some(Lacking::never(value, why, next));
+    }
+    let next = match value {
+        "used" => {
+            "where the page has one, add used = { metric = \"…\", unit = \"tokens\" } (or blocks) to the mapping"
+        }
+        "capacity" => {
+            "where the page has one, add capacity = { metric = \"…\", unit = \"tokens\" } (or blocks) to the mapping"
+        }
+        "fill" => {
+            "where the page has one, add fill = { metric = \"…\", unit = \"fraction\" } (or percent) to the mapping"
+        }
+        "running" => {
+            "where the page has one, add running = { metric = \"…\", unit = \"requests\" } to the mapping"
+        }
+        "queued" => {
+            "where the page has one, add queued = { metric = \"…\", unit = \"requests\" } to the mapping"
+        }
+        _ => return None,
+    };
+    Some(Lacking::never(
+        value,
+        "the mapping in the settings names no metric for it",
+        next,
+    ))
+}
+
+fn of_any(value: &'static str, fresh: bool, mapped: bool) -> Lacking {
     match value {
+        _ if mapped => Lacking {
+            comes: fresh,
+            ..Lacking::never(
+                value,
+                "no sample on its page is what its mapping names for it",
+                COMPARE,
+            )
+        },
         "usage" => Lacking::yet(
             value,
             "it has no KV usage on its page",

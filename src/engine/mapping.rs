@@ -15,7 +15,7 @@ use super::gauges::{Key, Odd, Row, Sheet, Unit, fit, whole};
 use super::notes::Notes;
 use crate::config::{BlockSize, MappedGauge, MappedUnit, Mapping, MappingSpec};
 use crate::exposition::{Page, Sample};
-use crate::kv::{Pool, Reading, Role, Unknown};
+use crate::kv::{Pool, Reading, Role, Unknown, Unmapped};
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -145,6 +145,7 @@ pub fn read_mapped(page: &Page<'_>, name: &str, mapping: &Mapping) -> Reading {
         mapping,
         block_size: block_size(page, spec),
     };
+    let unmapped = unmapped(mapping, &pools, reader.block_size.is_some());
     let pools = pools
         .iter()
         .map(|(key, gauges)| {
@@ -164,9 +165,31 @@ pub fn read_mapped(page: &Page<'_>, name: &str, mapping: &Mapping) -> Reading {
         pools,
         chosen,
         passed_over,
+        unmapped,
         odd: odd.into_vec(),
         fingerprint,
     }
+}
+
+/// What can't be read by the mapping, whatever is on the page.
+fn unmapped(
+    mapping: &Mapping,
+    pools: &BTreeMap<Key, Gauges>,
+    block_size: bool,
+) -> Vec<(&'static str, Unmapped)> {
+    let why = |value: &str, gauge: Option<&MappedGauge>| match gauge {
+        // What it is made of is named: a mapping has one or the other.
+        None => (value != "usage").then_some(Unmapped::NoMetric),
+        Some(gauge) => {
+            let blocks = gauge.unit() == MappedUnit::Blocks && !block_size;
+            let is_there = || pools.values().any(|gauges| gauges.has(value));
+            (blocks && is_there()).then_some(Unmapped::NoBlockSize)
+        }
+    };
+    mapping
+        .gauges()
+        .filter_map(|(value, gauge)| Some((value, why(value, gauge)?)))
+        .collect()
 }
 
 /// What is used and what fits, by their labels.

@@ -352,6 +352,7 @@ impl Draft {
             pools,
             chosen,
             passed_over,
+            unmapped: Vec::new(),
             odd: self.odd.into_vec(),
             fingerprint,
         }

@@ -8,7 +8,7 @@ mod role_state;
 mod roles;
 mod snapshot;
 
-pub use reading::{Pool, PoolKind, Queues, Reading, Usage};
+pub use reading::{Pool, PoolKind, Queues, Reading, Unmapped, Usage};
 pub use role_state::RoleState;
 pub use roles::Roles;
 pub use snapshot::{Failure, FailureReason, Handle, LeftOut, Problem, Snapshot, SourceState};

@@ -140,6 +140,8 @@ pub struct Reading {
     /// Metrics on the page that could have given a value and did not, with the reason: value, metric,
     /// why. Each once, so a few dozen at most.
     pub passed_over: Vec<(&'static str, Cow<'static, str>, &'static str)>,
+    /// Values that the mapping by which it was read can't give, whatever is on the page.
+    pub unmapped: Vec<(&'static str, Unmapped)>,
     /// Values that can't be right, counted by reason: `above_one` (over 1 by at most 0.05, read as
     /// 1); all others are read as unknown: `far_above_one`, `nan`, `negative`, `infinite`,
     /// `too_large`, `zero_capacity`, `too_many_pools`.
@@ -147,6 +149,15 @@ pub struct Reading {
     /// Changes when a gauge of the engine's that was read changes: the same for the same samples in
     /// whatever order, comparable within one process. `None` where no gauge was read.
     pub fingerprint: Option<u64>,
+}
+
+/// Why a mapping does not give a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unmapped {
+    /// It names no metric for it.
+    NoMetric,
+    /// It counts it in blocks, and how many tokens a block has is not known.
+    NoBlockSize,
 }
 
 impl Reading {
@@ -191,6 +202,7 @@ impl Reading {
             pools: Vec::new(),
             chosen: Vec::new(),
             passed_over: Vec::new(),
+            unmapped: Vec::new(),
             odd: Vec::new(),
             fingerprint: None,
         }

@@ -1,5 +1,6 @@
 //! `kvgauge doctor`: what every page answered, what is read from it, and what to do about the rest.
 
+mod beside;
 mod finding;
 mod warmup;
 
@@ -96,6 +97,7 @@ async fn examine(settings: &Settings, plan: &Plan) -> bool {
         .map(|way| finding::of_way(way, settings.discovery.max_sources))
         .collect();
     let mut warmed = false;
+    let mut nobody = !plan.pages && looks.iter().all(nobody_is_there);
     if plan.router {
         let answer = ask_router(settings).await;
         if plan.warm_up {
@@ -113,6 +115,7 @@ async fn examine(settings: &Settings, plan: &Plan) -> bool {
                 warmed = true;
             }
         }
+        nobody &= unreachable(&answer).is_some();
         findings.insert(0, finding::of_router(&settings.upstream, &answer));
     }
     let engines = looks.iter().flatten().any(|l| l.reading.engine.is_some());
@@ -135,6 +138,9 @@ async fn examine(settings: &Settings, plan: &Plan) -> bool {
         }
     }
     say(&report(&findings));
+    if nobody && let Some(text) = beside::what_else(settings).await {
+        say(&text);
+    }
     findings.iter().all(|finding| finding.fine)
 }
 
@@ -184,6 +190,11 @@ fn fresh(look: &Result<Look, Missed>) -> bool {
         let usage = lacking.iter().find(|lacking| lacking.value == "usage");
         usage.is_some_and(|usage| usage.comes)
     })
+}
+
+fn nobody_is_there(look: &Result<Look, Missed>) -> bool {
+    look.as_ref()
+        .is_err_and(|missed| missed.status.is_none() && missed.reason.ends_reading())
 }
 
 /// What the router says of its models.

@@ -1,6 +1,9 @@
 //! What kvgauge is told by signals.
 
+use crate::cli::disposition;
 use anyhow::Context as _;
+use rustix::process::Signal as Unix;
+use std::fs;
 use std::future::pending;
 use std::io::{IsTerminal as _, stdin};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -22,8 +25,9 @@ pub struct Signals {
     interrupt: Signal,
     hang_up: Signal,
     drain: Signal,
-    /// Standard input was a terminal at the start.
-    in_a_terminal: bool,
+    /// Standard input was a terminal at the start, and whoever started kvgauge did not say that it shall
+    /// outlive it.
+    ends_with_terminal: bool,
 }
 
 impl Signals {
@@ -32,12 +36,14 @@ impl Signals {
     /// # Errors
     /// When a signal can't be watched.
     pub fn new() -> anyhow::Result<Signals> {
+        // Before it is watched.
+        let outlives = hang_up_is_ignored();
         Ok(Signals {
             terminate: signal(SignalKind::terminate()).context("SIGTERM can't be watched")?,
             interrupt: signal(SignalKind::interrupt()).context("SIGINT can't be watched")?,
             hang_up: signal(SignalKind::hangup()).context("SIGHUP can't be watched")?,
             drain: signal(SignalKind::user_defined1()).context("SIGUSR1 can't be watched")?,
-            in_a_terminal: stdin().is_terminal(),
+            ends_with_terminal: !outlives && stdin().is_terminal(),
         })
     }
 
@@ -58,13 +64,19 @@ impl Signals {
     }
 
     /// SIGHUP comes from whoever has changed the settings, and from a terminal that is closed, which is
-    /// none any more: what was started in it ends with it, as programs do. Under `nohup` standard input
-    /// never was one.
+    /// none any more: what was started in it ends with it, as programs do. Who ignores SIGHUP at the start
+    /// (`nohup`, `trap '' HUP`) wants it to stay, and it is read as a wish for other settings only.
     fn hung_up(&self) -> Told {
-        if self.in_a_terminal && !stdin().is_terminal() {
+        if self.ends_with_terminal && !stdin().is_terminal() {
             Told::End("SIGHUP (the terminal is gone)")
         } else {
             Told::Reload
         }
     }
+}
+
+/// Whether this process was started with SIGHUP ignored; no, where that can't be known.
+fn hang_up_is_ignored() -> bool {
+    let status = fs::read_to_string("/proc/self/status");
+    status.is_ok_and(|status| disposition::ignores(&status, Unix::HUP))
 }

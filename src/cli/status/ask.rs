@@ -118,7 +118,7 @@ impl Asked {
     pub(super) async fn stream(&self, scrape: &Scrape) -> Result<EventStream, Missed> {
         let (name, access) = (&self.source.name, Access::of(&self.source));
         let stream = EventStream::open(name, &self.at("/kv/stream"), scrape, &access).await;
-        stream.map_err(|missed| self.advised(missed))
+        stream.map_err(|missed| self.advised("/kv/stream", missed))
     }
 
     /// What a kvgauge there remembers.
@@ -134,22 +134,31 @@ impl Asked {
         }
     }
 
-    /// With what can be done about it here.
-    fn advised(&self, mut missed: Missed) -> Missed {
+    /// With what can be done about it here, `path` having been asked for.
+    fn advised(&self, path: &str, mut missed: Missed) -> Missed {
         if missed.status == Some(StatusCode::UNAUTHORIZED) && self.source.bearer_file.is_none() {
-            missed.message.push_str(", or by --bearer-file");
+            let path = path.split('?').next().unwrap_or_default();
+            missed.message = format!(
+                "{} answered 401 at {path}: it asks for a token; name a file that holds it with --bearer-file \
+                 FILE (of one page among several: bearer_file=FILE behind its URL, after a comma)",
+                self.source.name
+            );
         }
         missed
     }
 
     async fn answer(&self, settings: &Arc<Settings>) -> Answer {
         let scrape = &settings.scrape;
+        let mut shut = None;
         if self.maybe_ours {
             match self.kv(scrape).await {
                 Ok(Some(answer)) => return answer,
                 // Nobody is there: a page would not be either.
                 Err(missed) if missed.status.is_none() && missed.reason.ends_reading() => {
                     return Answer::Nothing(missed);
+                }
+                Err(missed) if missed.status == Some(StatusCode::UNAUTHORIZED) => {
+                    shut = Some(self.advised("/kv", missed));
                 }
                 Ok(None) | Err(_) => {}
             }
@@ -162,6 +171,11 @@ impl Asked {
                 Err(missed) => Answer::Nothing(self.no_kv(&missed.message)),
             },
             Ok(look) => Answer::Page(Box::new(look)),
+            // What was asked first is what was wanted.
+            Err(missed) if missed.status == Some(StatusCode::UNAUTHORIZED) => {
+                let of_page = || self.advised(&self.source.url.path, missed);
+                Answer::Nothing(shut.unwrap_or_else(of_page))
+            }
             Err(missed) => Answer::Nothing(missed),
         }
     }
@@ -318,7 +332,7 @@ pub(super) async fn all(asked: Vec<Asked>, settings: &Arc<Settings>) -> Said {
                 } else {
                     Unknown::NotRead
                 };
-                let message = asked.advised(missed).message;
+                let message = missed.message;
                 said.sources.push(SourceSays {
                     state: "down".to_owned(),
                     unknown: Some(why.as_str().to_owned()),

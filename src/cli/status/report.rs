@@ -9,6 +9,10 @@ use std::fmt::Write as _;
 /// Characters of a message that are shown.
 const MOST_OF_MESSAGE: usize = 1000;
 
+/// Where nobody but routers was asked.
+const ROUTER: &str = "usage unknown: this is a router's page, and how full the KV cache is stands on those of its engines: \
+                      name them, such as kvgauge status http://127.0.0.1:30002, or a running kvgauge\n";
+
 /// How it stands, the better first; the number is the exit code, as monitoring plugins have it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -81,6 +85,15 @@ pub(super) struct SourceSays {
     pub(super) unknown: Option<String>,
     /// What is wrong now, and what to do.
     pub(super) message: Option<String>,
+}
+
+// === impl SourceSays ===
+
+impl SourceSays {
+    /// A good page of which no usage is expected.
+    fn is_a_router(&self) -> bool {
+        self.state == "up" && self.engine.is_none() && self.unknown.is_none()
+    }
 }
 
 /// One pool, as `/kv/stream` has it.
@@ -171,13 +184,16 @@ impl Report {
         let width = width.unwrap_or_default();
         let mut text = String::new();
         if self.roles.is_empty() {
-            text.push_str(
-                if self.sources.iter().any(|source| source.engine.is_some()) {
-                    "usage unknown: of no engine that was asked is the role known\n"
-                } else {
-                    "usage unknown: nobody that was asked says anything of a KV cache\n"
-                },
-            );
+            let any = |is: fn(&SourceSays) -> bool| self.sources.iter().any(is);
+            text.push_str(if any(|source| source.engine.is_some()) {
+                "usage unknown: of no engine that was asked is the role known\n"
+            } else if any(SourceSays::is_a_router) {
+                ROUTER
+            } else if !self.sources.is_empty() && !any(|source| source.state != "down") {
+                "usage unknown: nothing that was asked could be read\n"
+            } else {
+                "usage unknown: nobody that was asked says anything of a KV cache\n"
+            });
         }
         // Writing to a String does not fail.
         for (role, title) in self.roles.iter().zip(&titles) {

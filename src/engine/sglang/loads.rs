@@ -105,6 +105,7 @@ pub fn read_loads(text: &[u8]) -> Result<Reading, LoadsError> {
         pools: pools.into_values().collect(),
         chosen,
         passed_over,
+        unmapped: Vec::new(),
         odd: odd.into_vec(),
     })
 }
