@@ -10,6 +10,7 @@ mod json;
 mod live;
 mod moment;
 mod page;
+mod places;
 mod requests;
 mod server;
 mod sharing;
@@ -24,7 +25,7 @@ pub use sharing::Sharing;
 
 use body::Body;
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, VARY};
+use http::header::{CONNECTION, CONTENT_TYPE, VARY};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use http_body_util::Full;
 use std::future::{Future, ready};
@@ -82,7 +83,7 @@ const ROUTES: [Route; 8] = [
         path: "/healthz",
         about: "200 while the process lives",
         open: true,
-        answer: |_, _| at_once(text(StatusCode::OK, "ok\n")),
+        answer: |_, _| at_once(probed(StatusCode::OK, "ok\n")),
     },
     Route {
         path: "/readyz",
@@ -90,9 +91,9 @@ const ROUTES: [Route; 8] = [
         open: true,
         answer: |shared, _| {
             at_once(if shared.ready() {
-                text(StatusCode::OK, "ready\n")
+                probed(StatusCode::OK, "ready\n")
             } else {
-                text(StatusCode::SERVICE_UNAVAILABLE, "draining\n")
+                probed(StatusCode::SERVICE_UNAVAILABLE, "draining\n")
             })
         },
     },
@@ -134,6 +135,14 @@ fn answer(status: StatusCode, content_type: &'static str, body: Bytes) -> Answer
 fn text(status: StatusCode, text: &str) -> Answer {
     let body = Bytes::copy_from_slice(text.as_bytes());
     answer(status, "text/plain; charset=utf-8", body)
+}
+
+/// For a probe, which comes again over another connection: this one need not be kept for it.
+fn probed(status: StatusCode, word: &str) -> Answer {
+    let mut answer = text(status, word);
+    let close = HeaderValue::from_static("close");
+    answer.headers_mut().insert(CONNECTION, close);
+    answer
 }
 
 fn json(value: &serde_json::Value) -> Answer {

@@ -107,8 +107,11 @@ impl File {
         fields.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
         fields.insert(CONTENT_SECURITY_POLICY, POLICY);
         fields.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+        // Said here, as the layer that packs says it of a 200 alone, and a 304 has what that would have
+        // (RFC 9110, 15.4.5).
+        fields.insert(VARY, HeaderValue::from_static("accept-encoding"));
         if self.path == "/" {
-            fields.insert(VARY, HeaderValue::from_static("accept"));
+            fields.append(VARY, HeaderValue::from_static("accept"));
         }
         answer
     }
