@@ -6,6 +6,7 @@ mod conflicts;
 mod gate;
 mod gzip;
 mod history;
+mod hosts;
 mod json;
 mod live;
 mod moment;
@@ -18,7 +19,7 @@ mod stall;
 mod web;
 
 pub use conflicts::Conflicts;
-pub use gate::Gate;
+pub use gate::{Gate, Reading, TokenNews};
 pub use live::Live;
 pub use server::{Admin, Shared};
 pub use sharing::Sharing;
@@ -65,7 +66,7 @@ const ROUTES: [Route; 8] = [
         path: "/kv/stream",
         about: "what there is to see, each second, as server-sent events",
         open: false,
-        answer: |shared, _| at_once(live::stream(shared)),
+        answer: |shared, headers| at_once(live::stream(shared, headers)),
     },
     Route {
         path: "/kv/history",

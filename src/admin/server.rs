@@ -1,6 +1,7 @@
 //! The listener's HTTP side. Bounded in connections and in time, and on the metrics plane's thread:
 //! whatever happens here, no request of a client's notices.
 
+use super::hosts::Hosts;
 use super::places::{Held, Place, Places};
 use super::stall::Stalling;
 use super::{Answering, Conflicts, Gate, Live, ROUTES, Sharing, at_once, index, page, text, web};
@@ -86,6 +87,7 @@ pub struct Shared {
 pub struct Admin {
     listener: tokio::net::TcpListener,
     shared: Rc<Shared>,
+    hosts: Rc<Hosts>,
 }
 
 // === impl Shared ===
@@ -113,6 +115,7 @@ impl Admin {
     /// When the runtime refuses the socket.
     pub fn new(listener: TcpListener, shared: Shared) -> io::Result<Admin> {
         Ok(Admin {
+            hosts: Rc::new(Hosts::of(listener.local_addr()?)),
             listener: tokio::net::TcpListener::from_std(listener)?,
             shared: Rc::new(shared),
         })
@@ -126,9 +129,9 @@ impl Admin {
             for _ in 0..MOST_AT_ONCE {
                 match self.listener.accept().await {
                     Ok((stream, _)) => {
-                        let shared = Rc::clone(&self.shared);
+                        let (shared, hosts) = (Rc::clone(&self.shared), Rc::clone(&self.hosts));
                         let held = places.take(Instant::now());
-                        tokio::task::spawn_local(serve(stream, shared, held));
+                        tokio::task::spawn_local(serve(stream, shared, hosts, held));
                     }
                     // The peer's doing, and no reason to wait.
                     Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
@@ -140,7 +143,7 @@ impl Admin {
     }
 }
 
-async fn serve(stream: TcpStream, shared: Rc<Shared>, held: Held) {
+async fn serve(stream: TcpStream, shared: Rc<Shared>, hosts: Rc<Hosts>, held: Held) {
     crate::net::prepare_accepted(&stream);
     crate::net::keep_little_unsent(&stream, MOST_UNSENT);
     let stack = ServiceBuilder::new()
@@ -160,7 +163,7 @@ async fn serve(stream: TcpStream, shared: Rc<Shared>, held: Held) {
         .service(tower_service_fn({
             let place = held.place();
             move |request: Request<Incoming>| {
-                let answer = answer(&request, &shared, &place);
+                let answer = answer(&request, &shared, &hosts, &place);
                 async move { Ok::<_, Infallible>(answer.await) }
             }
         }));
@@ -197,7 +200,12 @@ fn settle_coding(mut request: Request<Incoming>) -> Request<Incoming> {
     request
 }
 
-fn answer(request: &Request<Incoming>, shared: &Rc<Shared>, place: &Place) -> Answering {
+fn answer(
+    request: &Request<Incoming>,
+    shared: &Rc<Shared>,
+    hosts: &Hosts,
+    place: &Place,
+) -> Answering {
     let path = request.uri().path();
     let reads = matches!(*request.method(), Method::GET | Method::HEAD);
     // The page's own files say nothing of what is there.
@@ -208,10 +216,7 @@ fn answer(request: &Request<Incoming>, shared: &Rc<Shared>, place: &Place) -> An
     // First of all, so that who has no token learns nothing of what is there.
     if !route.is_some_and(|route| route.open) {
         let now = Instant::now();
-        if let Some(refusal) = shared
-            .gate
-            .refusal(&shared.settings(), request.headers(), now)
-        {
+        if let Some(refusal) = shared.gate.refusal(request.headers(), now) {
             return at_once(refusal);
         }
         place.let_in();
@@ -221,6 +226,13 @@ fn answer(request: &Request<Incoming>, shared: &Rc<Shared>, place: &Place) -> An
         let allowed = HeaderValue::from_static("GET, HEAD");
         answer.headers_mut().insert(ALLOW, allowed);
         return at_once(answer);
+    }
+    // Who has shown a token is no page that found its way here.
+    if !route.is_some_and(|route| route.open)
+        && !shared.gate.asks()
+        && let Some(refusal) = hosts.refusal(request.uri(), request.headers())
+    {
+        return at_once(refusal);
     }
     match route {
         Some(route) => (route.answer)(shared, request.headers()),
