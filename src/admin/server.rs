@@ -38,7 +38,7 @@ const MOST_CONNECTIONS: usize = 256;
 
 /// So many are taken off the listener's queue in a row, then those that are there get on: each of them
 /// has had its turn long before enough others have come that it is let go.
-const MOST_AT_ONCE: usize = 32;
+const MOST_AT_ONCE: usize = 64;
 
 /// Bytes of a request's head; hyper answers 431 to a longer one. Its own limit is 408 KiB, for each
 /// connection.
