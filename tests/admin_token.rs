@@ -317,3 +317,39 @@ fn no_secret_is_shown_by_anything() {
         assert!(!text.contains("s3cret"), "{what}: {text}");
     }
 }
+
+/// A page of somebody else's whose name leads here by DNS has that name for `Host`.
+#[test]
+fn by_a_name_of_somebody_else_nothing_is_told_but_to_who_has_the_token() {
+    let kvgauge = Setup::new(Upstream::ok().address()).start();
+    let by = |kvgauge: &Kvgauge, path: &str, host: &str, fields: &str| {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{fields}\r\n");
+        fetch(kvgauge.admin, request)
+    };
+    let told = ["/", "/metrics", "/kv", "/kv/history", "/sources"];
+    for path in told.into_iter().chain(["/kv/stream"]) {
+        let answer = by(&kvgauge, path, "evil.com:30090", "");
+        assert_eq!(answer.status(), 403, "{path}");
+        let text = answer.text();
+        assert!(text.contains("ask by 127.0.0.1 or localhost"), "{text}");
+    }
+    for path in told {
+        for host in ["localhost:30090", "127.0.0.1", "[::1]:30090", "router"] {
+            assert_eq!(by(&kvgauge, path, host, "").status(), 200, "{path} {host}");
+        }
+        let plain = format!("GET {path} HTTP/1.0\r\n\r\n");
+        assert_eq!(fetch(kvgauge.admin, plain).status(), 200, "{path}");
+    }
+    for path in ["/healthz", "/readyz", "/assets/app.js"] {
+        assert_eq!(by(&kvgauge, path, "evil.com", "").status(), 200, "{path}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("token");
+    fs::write(&file, TOKEN).unwrap();
+    let kvgauge = guarded(&file, &Page::refusing());
+    for path in told {
+        let answer = by(&kvgauge, path, "kv.example.com", &with(TOKEN));
+        assert_eq!(answer.status(), 200, "{path}");
+        assert_eq!(by(&kvgauge, path, "evil.com", "").status(), 401, "{path}");
+    }
+}

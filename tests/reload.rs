@@ -12,13 +12,15 @@ mod support;
 
 use rustix::process::Signal as Unix;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use std::fs;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::symlink;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use support::lines::Lines;
 use support::upstream::STREAM;
 use support::wait::{PATIENCE, within};
-use support::{Client, Kvgauge, Next, Page, Setup, Upstream, eventually, fetch, get};
+use support::{Client, Kvgauge, Next, Page, Samples, Setup, Upstream, eventually, fetch, get};
 
 const DECODE: &str = "sglang-0.5.23-decode-tp4-busy";
 const PREFILL: &str = "sglang-0.5.23-prefill-tp4-busy";
@@ -361,4 +363,144 @@ impl Drop for InTerminal {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+#[test]
+fn a_pipe_in_place_of_the_file_is_refused() {
+    let decode = Page::real(DECODE);
+    let own = format!("{FAST}{}", source("decode", &decode));
+    let mut kvgauge = started(&own);
+    let file = kvgauge.settings_file();
+    fs::remove_file(&file).unwrap();
+    let made = Command::new("mkfifo").arg(&file).status().unwrap();
+    assert!(made.success());
+    kvgauge.signal(Unix::HUP);
+    let said = kvgauge.says("is a pipe, which can't be read again");
+    assert!(said.contains("SIGHUP: the settings are refused"), "{said}");
+    until_reloads(&kvgauge, "refused", 1.0);
+    fs::remove_file(&file).unwrap();
+    kvgauge.reload_and_say(&own, "the settings are reloaded");
+    assert_eq!(kvgauge.stop(), 0);
+}
+
+/// How many threads read the settings now.
+fn reading(kvgauge: &Kvgauge) -> usize {
+    let threads = fs::read_dir(format!("/proc/{}/task", kvgauge.pid())).unwrap();
+    let named = threads.filter(|thread| {
+        let name = thread.as_ref().unwrap().path().join("comm");
+        fs::read_to_string(name).is_ok_and(|name| name.trim() == "kvgauge-reload")
+    });
+    named.count()
+}
+
+#[test]
+fn a_file_that_hangs_is_given_up_and_holds_up_no_end() {
+    // Nobody types.
+    let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+    grantpt(&master).unwrap();
+    unlockpt(&master).unwrap();
+    let silent = ptsname(&master, Vec::new()).unwrap().into_string().unwrap();
+    let decode = Page::real(DECODE);
+    let own = source("decode", &decode);
+    let mut kvgauge = started(&format!("{FAST}{own}"));
+    let file = kvgauge.settings_file();
+    let hang = |threads: usize| {
+        fs::remove_file(&file).unwrap();
+        symlink(&silent, &file).unwrap();
+        kvgauge.signal(Unix::HUP);
+        eventually("it is read", || {
+            (reading(&kvgauge) == threads).then_some(())
+        });
+    };
+    hang(1);
+    // What comes meanwhile is done behind it.
+    fs::remove_file(&file).unwrap();
+    let said = kvgauge.reload_and_say(
+        &format!("scrape.interval = \"200ms\"\n{own}"),
+        "could not be read within 5 s",
+    );
+    assert!(said.contains("the settings are refused"), "{said}");
+    kvgauge.says("the settings are reloaded: scrape.interval 100ms -> 200ms");
+    until_reloads(&kvgauge, "refused", 1.0);
+    hang(2);
+    kvgauge.signal(Unix::TERM);
+    kvgauge.says("the settings are not waited for");
+    kvgauge.says("SIGTERM: draining");
+    assert_eq!(kvgauge.exit_code(PATIENCE), 0);
+}
+
+/// A stream that this token has opened.
+fn stream(kvgauge: &Kvgauge, token: &str) -> Client {
+    let mut client = Client::connect(kvgauge.admin);
+    client.send(format!(
+        "GET /kv/stream HTTP/1.1\r\nHost: k\r\nAuthorization: Bearer {token}\r\n\r\n"
+    ));
+    let head = client.head();
+    assert_eq!(head.status(), 200, "{}", head.text());
+    assert!(client.chunk().is_some());
+    client
+}
+
+fn until_it_ends(stream: &mut Client) {
+    let start = Instant::now();
+    while stream.chunk().is_some() {
+        assert!(start.elapsed() < PATIENCE, "it goes on");
+    }
+}
+
+#[test]
+fn a_token_that_is_taken_back_ends_what_it_has_opened_and_one_that_is_gone_does_not() {
+    let decode = Page::real(DECODE);
+    let folder = tempfile::tempdir().unwrap();
+    let token = folder.path().join("token");
+    fs::write(&token, "one").unwrap();
+    let open = format!("{FAST}{}", source("decode", &decode));
+    let guarded = format!("admin.bearer_file = \"{}\"\n{open}", token.display());
+    let kvgauge = started(&open);
+    let mut anybodys = stream(&kvgauge, "");
+    kvgauge.reload_and_say(&guarded, "admin.bearer_file");
+    until_it_ends(&mut anybodys);
+    // By a reload.
+    let mut first = stream(&kvgauge, "one");
+    fs::write(&token, "two").unwrap();
+    kvgauge.reload_and_say(&guarded, "the token in admin.bearer_file is another");
+    until_it_ends(&mut first);
+    // Without one.
+    let mut second = stream(&kvgauge, "two");
+    fs::write(&token, "three").unwrap();
+    let ask = "GET /kv HTTP/1.1\r\nHost: k\r\nAuthorization: Bearer three\r\n\r\n";
+    eventually("the new one opens", || {
+        (fetch(kvgauge.admin, ask).status() == 200).then_some(())
+    });
+    until_it_ends(&mut second);
+    // A file that is gone takes nothing back, and each reload says so.
+    let mut third = stream(&kvgauge, "three");
+    until_reloads_with(&kvgauge, "three", "applied", 2.0);
+    fs::remove_file(&token).unwrap();
+    for n in 1..=2 {
+        let said = kvgauge.reload_and_say(&guarded, "SIGHUP: admin.bearer_file");
+        assert!(
+            said.contains("the token read before is asked for"),
+            "{said}"
+        );
+        until_reloads_with(&kvgauge, "three", "partly", f64::from(n));
+    }
+    for _ in 0..3 {
+        assert!(third.chunk().is_some(), "the stream goes on");
+    }
+    // Nor does a listener that is open again.
+    kvgauge.reload_and_say(&open, "admin.bearer_file");
+    for _ in 0..2 {
+        assert!(third.chunk().is_some(), "the stream goes on");
+    }
+}
+
+/// As [`until_reloads`], of one that asks for this token.
+fn until_reloads_with(kvgauge: &Kvgauge, token: &str, result: &str, wanted: f64) {
+    let ask = format!("GET /metrics HTTP/1.1\r\nHost: k\r\nAuthorization: Bearer {token}\r\n\r\n");
+    eventually("it is counted", || {
+        let page = Samples::parse(&fetch(kvgauge.admin, &ask).text());
+        let seen = page.value("kvgauge_config_reloads_total", &[("result", result)]);
+        (seen == Some(wanted)).then_some(())
+    });
 }

@@ -13,6 +13,7 @@ mod support;
 use rustix::process::{Pid, Signal as Unix, kill_process};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
+use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::UnixDatagram;
 use std::process::{Child, Command, Stdio};
 use support::lines::Lines;
@@ -160,6 +161,44 @@ fn a_manager_that_is_not_there_is_told_once_and_nothing_else_happens() {
         .start();
     kvgauge.says("the service manager that NOTIFY_SOCKET names can't be told");
     assert_eq!(get(kvgauge.listen, "/").status(), 200);
+}
+
+#[test]
+fn a_manager_that_takes_nothing_holds_nothing_up_and_is_told_later() {
+    let manager = Manager::new();
+    let settings = "scrape.interval = \"200ms\"\n";
+    let mut kvgauge = Setup::new(Upstream::ok().address())
+        .settings(settings)
+        .environment("NOTIFY_SOCKET", &manager.path())
+        .start();
+    manager.until("READY=1");
+    let fill = || {
+        let other = UnixDatagram::unbound().unwrap();
+        other.set_nonblocking(true).unwrap();
+        while other.send_to(b"OTHER=1", manager.path()).is_ok() {}
+    };
+    fill();
+    kvgauge.reload(settings);
+    kvgauge.says("does not take what it is told, and its queue is full");
+    kvgauge.says("the settings are reloaded");
+    let told = manager.until("READY=1");
+    assert_eq!(told[1], "STATUS=the settings are reloaded");
+    fill();
+    assert_eq!(kvgauge.stop(), 0);
+}
+
+#[test]
+fn a_manager_may_listen_at_a_name_that_is_no_file() {
+    let name = format!("kvgauge-test-{}", std::process::id());
+    let address = std::os::unix::net::SocketAddr::from_abstract_name(&name).unwrap();
+    let socket = UnixDatagram::bind_addr(&address).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let manager = Manager { socket, folder };
+    let _kvgauge = Setup::new(Upstream::ok().address())
+        .environment("NOTIFY_SOCKET", &format!("@{name}"))
+        .start();
+    assert_eq!(manager.told()[0], "READY=1");
 }
 
 /// kvgauge with sockets 3 and 4, as a service manager passes them. Killed when dropped.

@@ -99,6 +99,12 @@ fn every_file_says_what_it_is_and_what_the_page_may_do() {
         let tag = file.head.get("etag").unwrap();
         let held = ask(&kvgauge, path, &format!("If-None-Match: {tag}\r\n"));
         assert_eq!((held.status(), held.body.len()), (304, 0), "{path}");
+        // RFC 9110, 15.4.5: what its 200 has.
+        for field in ["etag", "vary", "cache-control", "content-security-policy"] {
+            let same = (file.head.all(field), held.head.all(field));
+            assert_eq!(same.0, same.1, "{path} {field}");
+        }
+        assert_eq!(file.head.all("vary"), [b"accept-encoding"], "{path}");
 
         let packed = ask(&kvgauge, path, "Accept-Encoding: gzip, br\r\n");
         assert_eq!(packed.head.get("content-encoding").unwrap(), "gzip");

@@ -2,15 +2,18 @@
 //! Probes have none, so `/healthz` and `/readyz` stay open.
 //!
 //! Settings that are read anew may name another file, and the same file is read again with them: a token
-//! that is taken back is then worth nothing at once.
+//! that is taken back is then worth nothing at once. A stream asks with each event whether the token that
+//! opened it is still the one.
+//!
+//! The file is read while nobody is kept waiting for the lock: a file system that hangs holds up the thread
+//! that reads, and no other.
 
 use super::{Answer, text};
 use crate::config::Settings;
 use crate::net::{Bearer, Keeper};
 use http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, StatusCode};
-use std::cell::RefCell;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use subtle::ConstantTimeEq as _;
 
@@ -30,13 +33,34 @@ const KEEPER: Keeper = Keeper {
     none: "nobody is let in but to /healthz and /readyz",
 };
 
-/// See the [module](self) description.
-pub struct Gate(RefCell<Known>);
+/// See the [module](self) description. Clones are the same gate.
+#[derive(Clone)]
+pub struct Gate(Arc<Mutex<Known>>);
 
 struct Known {
-    /// With which the file was read.
-    settings: Arc<Settings>,
+    /// `None` where nobody needs one.
     token: Option<Bearer>,
+    /// How often the file has been read, or another one named.
+    reads: u64,
+    era: Era,
+}
+
+/// Goes on when who was let in before is not any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Era(u64);
+
+/// What a reload has read, and not put in force yet.
+pub struct Reading(Option<Bearer>);
+
+/// What a reload has brought.
+#[derive(Debug, PartialEq, Eq)]
+pub enum TokenNews {
+    /// Nothing, or that there is another file, as the settings themselves say.
+    Nothing,
+    /// The same file has another token.
+    Another,
+    /// The file can't be read, in words.
+    Unread(String),
 }
 
 // === impl Gate ===
@@ -44,81 +68,141 @@ struct Known {
 impl Gate {
     /// Reads the token's file, if one is set. One that can't be read opens nothing.
     #[must_use]
-    pub fn new(settings: &Arc<Settings>) -> Gate {
-        Gate(RefCell::new(Known {
-            settings: Arc::clone(settings),
-            token: read(settings),
-        }))
+    pub fn new(settings: &Settings) -> Gate {
+        let file = settings.admin.bearer_file.as_ref();
+        Gate(Arc::new(Mutex::new(Known {
+            token: file.map(|file| Bearer::new(file, KEEPER)),
+            reads: 0,
+            era: Era(0),
+        })))
+    }
+
+    /// Reads the file that new settings name. It may hang as its file system may, so on a thread for that.
+    #[must_use]
+    pub fn read_for(&self, settings: &Settings) -> Reading {
+        let Some(file) = &settings.admin.bearer_file else {
+            return Reading(None);
+        };
+        let before = self.known().token.clone();
+        let before = before.filter(|token| token.path() == &**file);
+        let token = before.unwrap_or_else(|| Bearer::unread(file, KEEPER));
+        Reading(Some(token.again()))
+    }
+
+    /// Puts in force what was read.
+    pub fn follow(&self, reading: Reading) -> TokenNews {
+        let Reading(new) = reading;
+        let mut known = self.known();
+        let news = match (&known.token, &new) {
+            (_, None) => TokenNews::Nothing,
+            (before, Some(new)) => match new.complaint() {
+                Some(complaint) => TokenNews::Unread(complaint),
+                None if before.as_ref().is_some_and(|before| {
+                    before.path() == new.path() && before.held() != new.held()
+                }) =>
+                {
+                    TokenNews::Another
+                }
+                None => TokenNews::Nothing,
+            },
+        };
+        known.put(new);
+        news
+    }
+
+    /// Whether anybody needs a token.
+    pub(super) fn asks(&self) -> bool {
+        self.known().token.is_some()
+    }
+
+    /// As long as it is the same, who was let in may stay.
+    pub(super) fn era(&self) -> Era {
+        self.known().era
+    }
+
+    /// Reads the file again where that is due, as a request would.
+    pub(super) fn look(&self, now: Instant) {
+        self.with(|token| {
+            token.value(now);
+        });
     }
 
     /// The answer to who is not let in.
-    pub(super) fn refusal(
-        &self,
-        settings: &Arc<Settings>,
-        headers: &HeaderMap,
-        now: Instant,
-    ) -> Option<Answer> {
-        let mut known = self.0.borrow_mut();
-        known.follow(settings);
-        let token = known.token.as_mut()?;
-        let shown = shown(headers);
-        let before = token.value(now);
-        let fits = |wanted: &Option<HeaderValue>| {
-            let wanted = wanted.as_ref().and_then(|value| token_of(value));
-            // The time it takes tells the length at most.
-            matches!((wanted, shown), (Some(wanted), Some(shown)) if wanted.ct_eq(shown).into())
+    pub(super) fn refusal(&self, headers: &HeaderMap, now: Instant) -> Option<Answer> {
+        self.with(|token| refusal(token, headers, now)).flatten()
+    }
+
+    /// Does this with the token, whose file may be read for it.
+    fn with<T>(&self, act: impl FnOnce(&mut Bearer) -> T) -> Option<T> {
+        let (mut token, reads) = {
+            let known = self.known();
+            (known.token.clone()?, known.reads)
         };
-        if fits(&before) {
-            return None;
+        let read_at = token.read_at();
+        let done = act(&mut token);
+        if token.read_at() != read_at {
+            let mut known = self.known();
+            // Else a reload has read later.
+            if known.reads == reads {
+                known.put(Some(token));
+            }
         }
-        let old = now.saturating_duration_since(token.read_at()) >= NOT_SOONER;
-        if old && (shown.is_some() || before.is_none()) && token.renew() && fits(&token.value(now))
-        {
-            return None;
-        }
-        if token.value(now).is_none() {
-            return Some(text(
-                StatusCode::SERVICE_UNAVAILABLE,
-                "nobody is let in, as admin.bearer_file can't be read: standard error says why\n",
-            ));
-        }
-        let (challenge, said) = match shown {
-            None => (
-                CHALLENGE,
-                "this asks for a token: send Authorization: Bearer TOKEN with what is in admin.bearer_file\n",
-            ),
-            Some(_) => (
-                WRONG,
-                "this is not the token that is in admin.bearer_file: renew yours, or that file\n",
-            ),
-        };
-        let mut answer = text(StatusCode::UNAUTHORIZED, said);
-        answer.headers_mut().insert(WWW_AUTHENTICATE, challenge);
-        Some(answer)
+        Some(done)
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 // === impl Known ===
 
 impl Known {
-    /// Reads the file of these settings, if they are others than before.
-    fn follow(&mut self, settings: &Arc<Settings>) {
-        if Arc::ptr_eq(&self.settings, settings) {
-            return;
+    fn put(&mut self, new: Option<Bearer>) {
+        let held = |token: &Option<Bearer>| token.as_ref().map(|token| token.held().cloned());
+        let (before, now) = (held(&self.token), held(&new));
+        if now.is_some() && now != before {
+            self.era.0 += 1;
         }
-        let before = std::mem::replace(&mut self.settings, Arc::clone(settings));
-        match &mut self.token {
-            Some(token) if before.admin.bearer_file == settings.admin.bearer_file => {
-                token.renew();
-            }
-            token => *token = read(settings),
-        }
+        self.reads += 1;
+        self.token = new;
     }
 }
 
-fn read(settings: &Settings) -> Option<Bearer> {
-    let file = settings.admin.bearer_file.as_ref()?;
-    Some(Bearer::new(file, KEEPER))
+fn refusal(token: &mut Bearer, headers: &HeaderMap, now: Instant) -> Option<Answer> {
+    let shown = shown(headers);
+    let before = token.value(now);
+    let fits = |wanted: &Option<HeaderValue>| {
+        let wanted = wanted.as_ref().and_then(|value| token_of(value));
+        // The time it takes tells the length at most.
+        matches!((wanted, shown), (Some(wanted), Some(shown)) if wanted.ct_eq(shown).into())
+    };
+    if fits(&before) {
+        return None;
+    }
+    let old = now.saturating_duration_since(token.read_at()) >= NOT_SOONER;
+    if old && (shown.is_some() || before.is_none()) && token.renew() && fits(&token.value(now)) {
+        return None;
+    }
+    if token.value(now).is_none() {
+        return Some(text(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "nobody is let in, as admin.bearer_file can't be read: standard error says why\n",
+        ));
+    }
+    let (challenge, said) = match shown {
+        None => (
+            CHALLENGE,
+            "this asks for a token: send Authorization: Bearer TOKEN with what is in admin.bearer_file\n",
+        ),
+        Some(_) => (
+            WRONG,
+            "this is not the token that is in admin.bearer_file: renew yours, or that file\n",
+        ),
+    };
+    let mut answer = text(StatusCode::UNAUTHORIZED, said);
+    answer.headers_mut().insert(WWW_AUTHENTICATE, challenge);
+    Some(answer)
 }
 
 /// The token of the only `Authorization` field.
@@ -166,40 +250,89 @@ mod tests {
         std::fs::write(&path, "one").unwrap();
         let mut settings = Settings::defaults();
         settings.admin.bearer_file = Some(Arc::clone(&path));
-        let settings = Arc::new(settings);
         let gate = Gate::new(&settings);
-        let status_with = |settings: &Arc<Settings>, token: &str, now| {
+        let status = |token: &str, now| {
             let mut headers = HeaderMap::new();
             let value = HeaderValue::from_str(&format!("Bearer {token}")).unwrap();
             headers.insert(AUTHORIZATION, value);
-            gate.refusal(settings, &headers, now)
-                .map(|answer| answer.status().as_u16())
+            let answer = gate.refusal(&headers, now);
+            answer.map(|answer| answer.status().as_u16())
         };
-        let status = |token: &str, now| status_with(&settings, token, now);
+        let reload = |settings: &Settings| gate.follow(gate.read_for(settings));
         let now = Instant::now();
         assert_eq!(status("one", now), None);
+        let first = gate.era();
         std::fs::write(&path, "two").unwrap();
         assert_eq!(status("two", now), Some(401), "too soon");
+        assert_eq!(gate.era(), first);
         assert_eq!(status("two", Instant::now() + NOT_SOONER), None);
         assert_eq!(status("one", now), Some(401));
+        let second = gate.era();
+        assert_ne!(second, first, "who was let in with the first one is out");
         // Two values of which one is right are none.
         let mut headers = HeaderMap::new();
         headers.append(AUTHORIZATION, HeaderValue::from_static("Bearer two"));
         headers.append(AUTHORIZATION, HeaderValue::from_static("Bearer no"));
-        assert!(gate.refusal(&settings, &headers, now).is_some());
-        // Settings that are read anew: the token with them, then another file, then none.
+        assert!(gate.refusal(&headers, now).is_some());
+        // Settings that are read anew: the token with them.
+        assert_eq!(reload(&settings), TokenNews::Nothing);
+        assert_eq!(gate.era(), second);
         std::fs::write(&path, "three").unwrap();
-        let mut settings = Settings::clone(&settings);
-        assert_eq!(
-            status_with(&Arc::new(settings.clone()), "two", now),
-            Some(401)
-        );
+        assert_eq!(reload(&settings), TokenNews::Another);
+        assert_eq!(status("two", now), Some(401));
+        assert_eq!(status("three", now), None);
+        // A file that is gone, which is said each time.
+        std::fs::remove_file(&path).unwrap();
+        let third = gate.era();
+        for _ in 0..2 {
+            let TokenNews::Unread(words) = reload(&settings) else {
+                panic!("it is not said");
+            };
+            assert!(
+                words.contains("the token read before is asked for"),
+                "{words}"
+            );
+        }
+        assert_eq!((status("three", now), gate.era()), (None, third));
+        // Another file, then none.
         settings.admin.bearer_file = Some(folder.path().join("none").into());
-        assert_eq!(
-            status_with(&Arc::new(settings.clone()), "three", now),
-            Some(503)
-        );
+        let TokenNews::Unread(words) = reload(&settings) else {
+            panic!("it is not said");
+        };
+        assert!(words.contains("nobody is let in"), "{words}");
+        assert_eq!(status("three", now), Some(503));
+        let fourth = gate.era();
+        assert_ne!(fourth, third);
         settings.admin.bearer_file = None;
-        assert_eq!(status_with(&Arc::new(settings), "", now), None);
+        assert_eq!(reload(&settings), TokenNews::Nothing);
+        assert_eq!(
+            (status("", now), gate.era()),
+            (None, fourth),
+            "all may stay"
+        );
+        // From here on there is one.
+        std::fs::write(&path, "three").unwrap();
+        settings.admin.bearer_file = Some(path);
+        assert_eq!(reload(&settings), TokenNews::Nothing);
+        assert_ne!(gate.era(), fourth, "who brought none is out");
+    }
+
+    #[test]
+    fn what_is_read_for_a_request_does_not_undo_a_reload() {
+        let folder = tempfile::tempdir().unwrap();
+        let path: Arc<std::path::Path> = folder.path().join("token").into();
+        std::fs::write(&path, "one").unwrap();
+        let mut settings = Settings::defaults();
+        settings.admin.bearer_file = Some(Arc::clone(&path));
+        let gate = Gate::new(&settings);
+        gate.with(|token| {
+            token.renew();
+            std::fs::write(&path, "two").unwrap();
+            assert_eq!(gate.follow(gate.read_for(&settings)), TokenNews::Another);
+        });
+        assert_eq!(
+            gate.known().token.as_ref().unwrap().held().unwrap(),
+            "Bearer two"
+        );
     }
 }

@@ -27,6 +27,13 @@ pub(super) async fn gzip(text: &[u8]) -> io::Result<Bytes> {
     Ok(encoder.finish()?.into())
 }
 
+/// Packs what is small, and made once.
+pub(super) fn gzip_whole(text: &[u8]) -> io::Result<Bytes> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+    encoder.write_all(text)?;
+    Ok(encoder.finish()?.into())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

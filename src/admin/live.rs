@@ -1,16 +1,18 @@
 //! `/kv/stream`: what there is to see, at once and then each second, as server-sent events.
 //!
 //! A moment is rendered once for all who listen, and not at all where nobody does. A listener that is
-//! slow gets the newest when it takes something again, so nothing piles up for it.
+//! slow gets the newest when it takes something again, so nothing piles up for it. Before each event it is
+//! asked whether the token that opened the stream is still the one, and where not the stream ends.
 
 use super::body::Body;
+use super::gate::Era;
 use super::requests::Requests;
-use super::{Answer, Shared, moment};
+use super::{Answer, Gate, Shared, moment};
 use crate::net::again;
 use crate::proxy::Phase;
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
-use http::{HeaderName, HeaderValue, Response, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use serde_json::json;
 use std::cell::RefCell;
 use std::future::{Future, pending};
@@ -18,7 +20,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
@@ -78,6 +80,9 @@ type Coming = Pin<Box<dyn Future<Output = Option<(Bytes, Option<Listener>)>> + S
 struct Listener {
     moments: watch::Receiver<Option<Moment>>,
     began: Option<Stage>,
+    gate: Gate,
+    /// In which it was let in.
+    era: Era,
     _place: OwnedSemaphorePermit,
 }
 
@@ -115,6 +120,8 @@ impl Live {
                     _ = ticks.tick() => {}
                     () = changed(&mut phase) => {}
                 }
+                // Nobody else may come for whom the token is read again.
+                shared.gate.look(Instant::now());
                 self.moments.send_replace(Some(self.moment(shared)));
             }
         }
@@ -128,7 +135,7 @@ impl Live {
         Moment { text, stage }
     }
 
-    fn listen(&self) -> Option<Listener> {
+    fn listen(&self, gate: &Gate, era: Era) -> Option<Listener> {
         let place = Arc::clone(&self.places).try_acquire_owned().ok()?;
         let mut moments = self.moments.subscribe();
         // The newest is new to who has just come.
@@ -137,6 +144,8 @@ impl Live {
         Some(Listener {
             moments,
             began: None,
+            gate: gate.clone(),
+            era,
             _place: place,
         })
     }
@@ -150,8 +159,13 @@ async fn changed(phase: &mut watch::Receiver<Phase>) {
 }
 
 /// Answers with the stream, or that there is no place.
-pub(super) fn stream(shared: &Shared) -> Answer {
-    let Some(listener) = shared.live.listen() else {
+pub(super) fn stream(shared: &Shared, headers: &HeaderMap) -> Answer {
+    let era = shared.gate.era();
+    // Once more, as a reload may have come in between: the token is to be one of this era.
+    if let Some(refusal) = shared.gate.refusal(headers, Instant::now()) {
+        return refusal;
+    }
+    let Some(listener) = shared.live.listen(&shared.gate, era) else {
         return full();
     };
     let mut answer = Response::new(Body::Events(Events(Some(Box::pin(listener.next())))));
@@ -199,7 +213,11 @@ impl Listener {
     /// What to send next, and who listens on. `None` at the end.
     async fn next(mut self) -> Option<(Bytes, Option<Listener>)> {
         loop {
-            match timeout(SILENCE, self.moments.changed()).await {
+            let come = timeout(SILENCE, self.moments.changed()).await;
+            if self.gate.era() != self.era {
+                return None;
+            }
+            match come {
                 Err(_) => return Some((COMMENT, Some(self))),
                 Ok(Err(_)) => return None,
                 Ok(Ok(())) => {}

@@ -6,10 +6,12 @@ mod conflicts;
 mod gate;
 mod gzip;
 mod history;
+mod hosts;
 mod json;
 mod live;
 mod moment;
 mod page;
+mod places;
 mod requests;
 mod server;
 mod sharing;
@@ -17,14 +19,14 @@ mod stall;
 mod web;
 
 pub use conflicts::Conflicts;
-pub use gate::Gate;
+pub use gate::{Gate, Reading, TokenNews};
 pub use live::Live;
 pub use server::{Admin, Shared};
 pub use sharing::Sharing;
 
 use body::Body;
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, VARY};
+use http::header::{CONNECTION, CONTENT_TYPE, VARY};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use http_body_util::Full;
 use std::future::{Future, ready};
@@ -64,7 +66,7 @@ const ROUTES: [Route; 8] = [
         path: "/kv/stream",
         about: "what there is to see, each second, as server-sent events",
         open: false,
-        answer: |shared, _| at_once(live::stream(shared)),
+        answer: |shared, headers| at_once(live::stream(shared, headers)),
     },
     Route {
         path: "/kv/history",
@@ -82,7 +84,7 @@ const ROUTES: [Route; 8] = [
         path: "/healthz",
         about: "200 while the process lives",
         open: true,
-        answer: |_, _| at_once(text(StatusCode::OK, "ok\n")),
+        answer: |_, _| at_once(probed(StatusCode::OK, "ok\n")),
     },
     Route {
         path: "/readyz",
@@ -90,9 +92,9 @@ const ROUTES: [Route; 8] = [
         open: true,
         answer: |shared, _| {
             at_once(if shared.ready() {
-                text(StatusCode::OK, "ready\n")
+                probed(StatusCode::OK, "ready\n")
             } else {
-                text(StatusCode::SERVICE_UNAVAILABLE, "draining\n")
+                probed(StatusCode::SERVICE_UNAVAILABLE, "draining\n")
             })
         },
     },
@@ -134,6 +136,14 @@ fn answer(status: StatusCode, content_type: &'static str, body: Bytes) -> Answer
 fn text(status: StatusCode, text: &str) -> Answer {
     let body = Bytes::copy_from_slice(text.as_bytes());
     answer(status, "text/plain; charset=utf-8", body)
+}
+
+/// For a probe, which comes again over another connection: this one need not be kept for it.
+fn probed(status: StatusCode, word: &str) -> Answer {
+    let mut answer = text(status, word);
+    let close = HeaderValue::from_static("close");
+    answer.headers_mut().insert(CONNECTION, close);
+    answer
 }
 
 fn json(value: &serde_json::Value) -> Answer {

@@ -1,6 +1,8 @@
 //! The listener's HTTP side. Bounded in connections and in time, and on the metrics plane's thread:
 //! whatever happens here, no request of a client's notices.
 
+use super::hosts::Hosts;
+use super::places::{Held, Place, Places};
 use super::stall::Stalling;
 use super::{Answering, Conflicts, Gate, Live, ROUTES, Sharing, at_once, index, page, text, web};
 use crate::config::{Current, Settings};
@@ -23,15 +25,24 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
+use tokio::task::yield_now;
 use tokio::time::sleep;
 use tower::{Service, ServiceBuilder, service_fn as tower_service_fn};
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::compression::CompressionLayer;
 use tower_http::set_header::SetResponseHeaderLayer;
 
-/// Connections at a time; more wait in the listener's queue.
+/// Connections at a time. For one more another is [let go](super::places).
 const MOST_CONNECTIONS: usize = 256;
+
+/// So many are taken off the listener's queue in a row, then those that are there get on: each of them
+/// has had its turn long before enough others have come that it is let go.
+const MOST_AT_ONCE: usize = 64;
+
+/// Bytes of a request's head; hyper answers 431 to a longer one. Its own limit is 408 KiB, for each
+/// connection.
+const MOST_HEAD: usize = 32 * 1024;
 
 /// A peer that takes nothing of its answer for so long is dropped.
 const WRITE_STALL: Duration = Duration::from_secs(10);
@@ -76,6 +87,7 @@ pub struct Shared {
 pub struct Admin {
     listener: tokio::net::TcpListener,
     shared: Rc<Shared>,
+    hosts: Rc<Hosts>,
 }
 
 // === impl Shared ===
@@ -103,6 +115,7 @@ impl Admin {
     /// When the runtime refuses the socket.
     pub fn new(listener: TcpListener, shared: Shared) -> io::Result<Admin> {
         Ok(Admin {
+            hosts: Rc::new(Hosts::of(listener.local_addr()?)),
             listener: tokio::net::TcpListener::from_std(listener)?,
             shared: Rc::new(shared),
         })
@@ -111,23 +124,26 @@ impl Admin {
     /// Serves until it is dropped.
     pub async fn run(self) {
         tokio::task::spawn_local(Live::run(Rc::clone(&self.shared)));
-        let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
-        while let Ok(place) = Arc::clone(&places).acquire_owned().await {
-            match self.listener.accept().await {
-                Ok((stream, _)) => {
-                    let shared = Rc::clone(&self.shared);
-                    tokio::task::spawn_local(async move {
-                        serve(stream, shared).await;
-                        drop(place);
-                    });
+        let places = Places::new(MOST_CONNECTIONS);
+        loop {
+            for _ in 0..MOST_AT_ONCE {
+                match self.listener.accept().await {
+                    Ok((stream, _)) => {
+                        let (shared, hosts) = (Rc::clone(&self.shared), Rc::clone(&self.hosts));
+                        let held = places.take(Instant::now());
+                        tokio::task::spawn_local(serve(stream, shared, hosts, held));
+                    }
+                    // The peer's doing, and no reason to wait.
+                    Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                    Err(_) => sleep(ACCEPT_PAUSE).await,
                 }
-                Err(_) => sleep(ACCEPT_PAUSE).await,
             }
+            yield_now().await;
         }
     }
 }
 
-async fn serve(stream: TcpStream, shared: Rc<Shared>) {
+async fn serve(stream: TcpStream, shared: Rc<Shared>, hosts: Rc<Hosts>, held: Held) {
     crate::net::prepare_accepted(&stream);
     crate::net::keep_little_unsent(&stream, MOST_UNSENT);
     let stack = ServiceBuilder::new()
@@ -144,19 +160,31 @@ async fn serve(stream: TcpStream, shared: Rc<Shared>) {
         // Leaves `/metrics` alone, which is packed once for all who share it, and event streams.
         .layer(CompressionLayer::new())
         .layer(CatchPanicLayer::new())
-        .service(tower_service_fn(move |request: Request<Incoming>| {
-            let answer = answer(&request, &shared);
-            async move { Ok::<_, Infallible>(answer.await) }
+        .service(tower_service_fn({
+            let place = held.place();
+            move |request: Request<Incoming>| {
+                let answer = answer(&request, &shared, &hosts, &place);
+                async move { Ok::<_, Infallible>(answer.await) }
+            }
         }));
-    // A peer that breaks off is its own business.
-    let _ = http1::Builder::new()
+    let place = held.place();
+    let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
+        .max_buf_size(MOST_HEAD)
         .serve_connection(
-            TokioIo::new(Stalling::new(stream, WRITE_STALL)),
-            service_fn(move |request| stack.clone().call(request)),
-        )
-        .await;
+            TokioIo::new(Stalling::new(stream, WRITE_STALL, held.place())),
+            service_fn(move |request| {
+                let answering = place.asked(Instant::now());
+                let answer = stack.clone().call(request);
+                async move { Ok::<_, Infallible>(answer.await?.map(|body| answering.with(body))) }
+            }),
+        );
+    tokio::select! {
+        // A peer that breaks off is its own business.
+        _ = connection => {}
+        () = held.told_to_leave() => {}
+    }
 }
 
 /// Leaves of `Accept-Encoding` what it comes to: gzip, or nothing. A client that takes neither gzip
@@ -172,7 +200,12 @@ fn settle_coding(mut request: Request<Incoming>) -> Request<Incoming> {
     request
 }
 
-fn answer(request: &Request<Incoming>, shared: &Rc<Shared>) -> Answering {
+fn answer(
+    request: &Request<Incoming>,
+    shared: &Rc<Shared>,
+    hosts: &Hosts,
+    place: &Place,
+) -> Answering {
     let path = request.uri().path();
     let reads = matches!(*request.method(), Method::GET | Method::HEAD);
     // The page's own files say nothing of what is there.
@@ -181,19 +214,25 @@ fn answer(request: &Request<Incoming>, shared: &Rc<Shared>) -> Answering {
     }
     let route = ROUTES.iter().find(|route| route.path == path);
     // First of all, so that who has no token learns nothing of what is there.
-    if !route.is_some_and(|route| route.open)
-        && let Some(refusal) =
-            shared
-                .gate
-                .refusal(&shared.settings(), request.headers(), Instant::now())
-    {
-        return at_once(refusal);
+    if !route.is_some_and(|route| route.open) {
+        let now = Instant::now();
+        if let Some(refusal) = shared.gate.refusal(request.headers(), now) {
+            return at_once(refusal);
+        }
+        place.let_in();
     }
     if !reads {
         let mut answer = text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD here\n");
         let allowed = HeaderValue::from_static("GET, HEAD");
         answer.headers_mut().insert(ALLOW, allowed);
         return at_once(answer);
+    }
+    // Who has shown a token is no page that found its way here.
+    if !route.is_some_and(|route| route.open)
+        && !shared.gate.asks()
+        && let Some(refusal) = hosts.refusal(request.uri(), request.headers())
+    {
+        return at_once(refusal);
     }
     match route {
         Some(route) => (route.answer)(shared, request.headers()),

@@ -1,9 +1,12 @@
 //! A socket whose peer must take what it asked for: a write that makes no progress for too long fails,
-//! so that a reader that has stopped can't hold its place, and its page, for ever.
+//! so that a reader that has stopped can't hold its place, and its page, for ever. The place is told what
+//! is taken.
 
+use super::places::Place;
 use std::future::Future;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
+use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -13,16 +16,30 @@ use tokio::time::{Sleep, sleep};
 pub(super) struct Stalling<S> {
     stream: S,
     limit: Duration,
+    place: Rc<Place>,
     stalled: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S> Stalling<S> {
-    pub(super) fn new(stream: S, limit: Duration) -> Stalling<S> {
+    pub(super) fn new(stream: S, limit: Duration, place: Rc<Place>) -> Stalling<S> {
         Stalling {
             stream,
             limit,
+            place,
             stalled: None,
         }
+    }
+
+    fn wrote(
+        &mut self,
+        polled: Poll<io::Result<usize>>,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<usize>> {
+        match &polled {
+            Poll::Ready(_) => self.place.took(),
+            Poll::Pending => self.place.takes_nothing(),
+        }
+        self.progress(polled, cx)
     }
 
     fn progress<T>(
@@ -60,7 +77,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Stalling<S> {
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.stream).poll_write(cx, buf);
-        self.progress(polled, cx)
+        self.wrote(polled, cx)
     }
 
     fn poll_write_vectored(
@@ -69,7 +86,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Stalling<S> {
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
-        self.progress(polled, cx)
+        self.wrote(polled, cx)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -87,13 +104,16 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Stalling<S> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::places::Places;
     use super::*;
+    use std::time::Instant;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
     #[tokio::test(start_paused = true)]
     async fn a_reader_that_stops_is_given_up_and_one_that_is_slow_is_not() {
         let (near, mut far) = tokio::io::duplex(16);
-        let mut near = Stalling::new(near, Duration::from_secs(10));
+        let place = Places::new(1).take(Instant::now()).place();
+        let mut near = Stalling::new(near, Duration::from_secs(10), place);
         let slow = tokio::spawn(async move {
             for _ in 0..3 {
                 sleep(Duration::from_secs(9)).await;

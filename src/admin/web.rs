@@ -3,14 +3,17 @@
 //! They say nothing of this deployment, so they are open where `admin.bearer_file` is set; what they
 //! show comes from `/kv/history` and `/kv/stream`, which ask for the token.
 
+use super::gzip::gzip_whole;
 use super::{Answer, answer};
 use bytes::Bytes;
 use foldhash::quality::FixedState;
 use http::header::{
-    ACCEPT, CACHE_CONTROL, CONTENT_SECURITY_POLICY, ETAG, IF_NONE_MATCH, REFERRER_POLICY, VARY,
+    ACCEPT, ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, ETAG,
+    IF_NONE_MATCH, REFERRER_POLICY, VARY,
 };
 use http::{HeaderMap, HeaderValue, StatusCode};
 use std::hash::BuildHasher as _;
+use std::sync::LazyLock;
 
 /// One file.
 pub(super) struct File {
@@ -51,6 +54,27 @@ const FILES: [File; 11] = [
     ),
 ];
 
+/// What is made of a file once, so that who asks again and again costs little.
+struct Made {
+    path: &'static str,
+    tag: String,
+    /// In gzip, from the first who takes that.
+    packed: LazyLock<Option<Bytes>, Box<dyn FnOnce() -> Option<Bytes> + Send>>,
+}
+
+static MADE: LazyLock<Vec<Made>> = LazyLock::new(|| {
+    let made = |file: &File| {
+        let bytes = file.bytes;
+        let hash = FixedState::default().hash_one(bytes);
+        Made {
+            path: file.path,
+            tag: format!("W/\"{hash:016x}\""),
+            packed: LazyLock::new(Box::new(move || gzip_whole(bytes).ok())),
+        }
+    };
+    FILES.iter().map(made).collect()
+});
+
 /// No script, style or address but those of this listener, nothing written into the page itself, no
 /// frame around it.
 const POLICY: HeaderValue = HeaderValue::from_static(
@@ -85,12 +109,22 @@ fn takes_html(headers: &HeaderMap) -> bool {
 // === impl File ===
 
 impl File {
-    /// The file, or 304 where the client has it.
+    /// The file, or 304 where the client has it. `Accept-Encoding` is there where gzip is to be taken.
     pub(super) fn answer(&self, headers: &HeaderMap) -> Answer {
         let tag = self.tag();
-        let mut answer = if has(headers, &tag) {
+        let packed = if headers.contains_key(ACCEPT_ENCODING) {
+            self.made().and_then(|made| made.packed.clone())
+        } else {
+            None
+        };
+        let mut answer = if has(headers, tag) {
             let mut answer = answer(StatusCode::NOT_MODIFIED, self.content_type, Bytes::new());
             answer.headers_mut().remove(http::header::CONTENT_TYPE);
+            answer
+        } else if let Some(packed) = packed {
+            let mut answer = answer(StatusCode::OK, self.content_type, packed);
+            let gzip = HeaderValue::from_static("gzip");
+            answer.headers_mut().insert(CONTENT_ENCODING, gzip);
             answer
         } else {
             answer(
@@ -100,22 +134,28 @@ impl File {
             )
         };
         let fields = answer.headers_mut();
-        if let Ok(tag) = HeaderValue::from_str(&tag) {
+        if let Ok(tag) = HeaderValue::from_str(tag) {
             fields.insert(ETAG, tag);
         }
         // Asked again each time, which costs a 304, so that an update of kvgauge is never half seen.
         fields.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
         fields.insert(CONTENT_SECURITY_POLICY, POLICY);
         fields.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+        // Of a 304 too, which has what its 200 would have (RFC 9110, 15.4.5).
+        fields.insert(VARY, HeaderValue::from_static("accept-encoding"));
         if self.path == "/" {
-            fields.insert(VARY, HeaderValue::from_static("accept"));
+            fields.append(VARY, HeaderValue::from_static("accept"));
         }
         answer
     }
 
     /// Weak, as the same tag stands for the plain bytes and those in gzip.
-    fn tag(&self) -> String {
-        format!("W/\"{:016x}\"", FixedState::default().hash_one(self.bytes))
+    fn tag(&self) -> &'static str {
+        self.made().map_or("", |made| &made.tag)
+    }
+
+    fn made(&self) -> Option<&'static Made> {
+        MADE.iter().find(|made| made.path == self.path)
     }
 }
 

@@ -21,6 +21,7 @@ use reload::Reloader;
 use signals::{Signals, Told};
 use sockets::Sockets;
 use std::net::{SocketAddr, TcpListener};
+use std::pin::pin;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -43,6 +44,7 @@ pub struct Server {
     /// Where operators connect.
     pub admin: SocketAddr,
     settings: Arc<Holder>,
+    gate: Gate,
     telemetry: Arc<Telemetry>,
     snapshot: kv::Handle,
     phase: watch::Sender<Phase>,
@@ -85,12 +87,18 @@ fn serve(args: &args::Serve, settings: Settings) -> anyhow::Result<()> {
     // Before anything is announced, so that a signal that answers the announcement drains.
     let mut signals = runtime.block_on(async { Signals::new() })?;
     let server = Server::start_on(sockets, settings, std::io::stdout())?;
-    let reloader = Reloader::new(args, Arc::clone(&server.settings), &server.telemetry);
+    let holder = Arc::clone(&server.settings);
+    let reloader = Reloader::new(args, holder, server.gate.clone(), &server.telemetry);
     server.announce();
     supervisor.ready(&format!("serving on {}", server.listen));
     let life = async {
+        let mut told = None;
         let by_command = loop {
-            match signals.next().await {
+            let next = match told.take() {
+                Some(told) => told,
+                None => signals.next().await,
+            };
+            match next {
                 Told::End(name) => {
                     tracing::info!("{name}: draining. A second signal cuts what still runs.");
                     break false;
@@ -101,10 +109,7 @@ fn serve(args: &args::Serve, settings: Settings) -> anyhow::Result<()> {
                     );
                     break true;
                 }
-                Told::Reload => {
-                    supervisor.reloading();
-                    supervisor.ready(&reloader.reload());
-                }
+                Told::Reload => told = reload(&reloader, &supervisor, &mut signals).await,
             }
         };
         supervisor.stopping();
@@ -117,6 +122,34 @@ fn serve(args: &args::Serve, settings: Settings) -> anyhow::Result<()> {
         }
     });
     server.end()
+}
+
+/// Reads the settings anew; what kvgauge has been told meanwhile, which is to be done next. Who is to drain
+/// does not wait for them.
+async fn reload(
+    reloader: &Reloader,
+    supervisor: &Supervisor,
+    signals: &mut Signals,
+) -> Option<Told> {
+    supervisor.reloading();
+    let mut reload = pin!(reloader.reload());
+    let mut again = None;
+    loop {
+        tokio::select! {
+            status = &mut reload => {
+                supervisor.ready(&status);
+                return again;
+            }
+            // The file may have changed since it was read.
+            told = signals.next() => match told {
+                Told::Reload => again = Some(told),
+                Told::Drain | Told::End(_) => {
+                    tracing::warn!("SIGHUP: the settings are not waited for, as kvgauge is to drain");
+                    return Some(told);
+                }
+            },
+        }
+    }
 }
 
 /// Returns when what still runs is to be cut: at the second signal that ends. Where the drain was begun
@@ -185,6 +218,7 @@ impl Server {
         let stamps = Stamps::new(&nothing_yet, headline);
 
         let chronicle = Chronicle::default();
+        let gate = Gate::new(&settings);
         let shared = Shared {
             settings: holder.current(),
             board: scraper.board(),
@@ -192,7 +226,7 @@ impl Server {
             phase: phases.clone(),
             conflicts: Conflicts::default(),
             sharing: Sharing::new(&telemetry),
-            gate: Gate::new(&settings),
+            gate: gate.clone(),
             chronicle: chronicle.clone(),
             recent: log.recent(),
             live: Live::default(),
@@ -226,6 +260,7 @@ impl Server {
             listen,
             admin,
             settings: holder,
+            gate,
             telemetry,
             snapshot,
             phase,

@@ -36,6 +36,7 @@ impl Keeper {
 }
 
 /// See the [module](self) description.
+#[derive(Clone)]
 pub struct Bearer {
     path: Arc<Path>,
     keeper: Keeper,
@@ -51,15 +52,56 @@ impl Bearer {
     /// Reads the file for the first time.
     #[must_use]
     pub fn new(path: &Arc<Path>, keeper: Keeper) -> Bearer {
-        let mut bearer = Bearer {
+        let mut bearer = Bearer::unread(path, keeper);
+        bearer.read();
+        bearer
+    }
+
+    /// As if the file could not be read; [`again`](Bearer::again) reads it.
+    #[must_use]
+    pub fn unread(path: &Arc<Path>, keeper: Keeper) -> Bearer {
+        Bearer {
             path: Arc::clone(path),
             keeper,
             value: None,
             problem: None,
             read: Instant::now(),
+        }
+    }
+
+    /// As it is when the file has been read again. What is wrong with that is for the caller to
+    /// [tell](Bearer::complaint).
+    #[must_use]
+    pub fn again(&self) -> Bearer {
+        let mut next = self.clone();
+        next.look();
+        next
+    }
+
+    /// Where it stands.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What [`value`](Bearer::value) was when the file was read last.
+    #[must_use]
+    pub fn held(&self) -> Option<&HeaderValue> {
+        self.value.as_ref()
+    }
+
+    /// What was wrong with the file when it was read last, and what follows from it.
+    #[must_use]
+    pub fn complaint(&self) -> Option<String> {
+        let problem = self.problem.as_ref()?;
+        let (Keeper { key, kept, none }, path) = (&self.keeper, self.path.display());
+        let holds = match self.value {
+            Some(_) => kept,
+            None => none,
         };
-        bearer.read();
-        bearer
+        Some(format!(
+            "{key} {path} {problem}; until it can be read {holds}"
+        ))
     }
 
     /// The value of an `Authorization` field, if there is one.
@@ -94,27 +136,23 @@ impl Bearer {
     }
 
     fn read(&mut self) {
+        let before = self.problem.clone();
+        self.look();
+        if self.problem != before
+            && let Some(complaint) = self.complaint()
+        {
+            tracing::warn!("{complaint}");
+        }
+    }
+
+    fn look(&mut self) {
         self.read = Instant::now();
         match token(&self.path) {
             Ok(value) => {
                 self.value = Some(value);
                 self.problem = None;
             }
-            Err(problem) => {
-                if self.problem.as_ref() != Some(&problem) {
-                    let path = self.path.display();
-                    let keeper = &self.keeper;
-                    let holds = match self.value {
-                        Some(_) => keeper.kept,
-                        None => keeper.none,
-                    };
-                    tracing::warn!(
-                        "{} {path} {problem}; until it can be read {holds}",
-                        keeper.key
-                    );
-                }
-                self.problem = Some(problem);
-            }
+            Err(problem) => self.problem = Some(problem),
         }
     }
 }

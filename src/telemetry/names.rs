@@ -128,7 +128,7 @@ pub const METRICS_MERGES: Name = name(
 pub const CONFIG_RELOADS: Name = name(
     "kvgauge_config_reloads_total",
     Counter,
-    "Times the settings were read anew, by result (partly: some of them need a restart; refused: something is wrong with them).",
+    "Times the settings were read anew, by result (partly: some of them need a restart, or the token's file can't be read; refused: something is wrong with them).",
 );
 
 /// Whether the last reload was good.

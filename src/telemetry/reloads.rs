@@ -8,7 +8,7 @@ use metrics::{Counter, Gauge};
 pub enum ReloadResult {
     /// All that was read is in force.
     Applied,
-    /// What was read is good, and some of it needs a restart.
+    /// What was read is good, and some of it needs a restart, or a file that it names can't be read.
     Partly,
     /// Something in it is wrong: what was in force stays.
     Refused,

@@ -9,6 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs::File;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 use tempfile::TempDir;
@@ -261,7 +262,7 @@ impl Kvgauge {
     /// Has it read this file in place of the one that it was started with; the signal is on its way when
     /// this returns.
     pub(crate) fn reload(&self, settings: &str) {
-        std::fs::write(self.folder.path().join("kvgauge.toml"), settings).unwrap();
+        std::fs::write(self.settings_file(), settings).unwrap();
         self.signal(Signal::HUP);
     }
 
@@ -275,6 +276,11 @@ impl Kvgauge {
             texts.find(|text| text.contains(words))
         });
         found.unwrap_or_else(|| panic!("kvgauge did not say '{words}'"))
+    }
+
+    /// The file that it was started with.
+    pub(crate) fn settings_file(&self) -> PathBuf {
+        self.folder.path().join("kvgauge.toml")
     }
 
     pub(crate) fn pid(&self) -> u32 {

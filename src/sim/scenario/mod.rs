@@ -106,8 +106,8 @@ impl Scenario {
         match self {
             Scenario::Calm => Plan {
                 name: "calm",
-                summary: "light load: decode 5 to 40 % full, nothing queues",
-                story: "Decode stays between 5 and 40 % full, and nothing queues.",
+                summary: "light load: decode 5 to 40 % full, next to nothing queues",
+                story: "Decode stays between 5 and 40 % full, and next to nothing queues.",
                 traffic: vec![light()],
                 change: |_| {},
             },
