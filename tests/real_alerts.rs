@@ -1,11 +1,14 @@
 //! The alerts of `config/prometheus`, whatever the intervals: pages scraped each 5 s to each minute, rules
-//! evaluated as often, and ranges that hold their first moment (Prometheus 2) or leave it out (3).
-//! `tests/rules` has what each of them is about.
+//! evaluated each 15 s to each minute (`tests/rules` has 5 s), and ranges that hold their first moment
+//! (Prometheus 2) or leave it out (3). What each of them is about stands in `tests/rules`.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
 mod support;
 
+use kvgauge::engine;
+use kvgauge::exposition::{Limits, Page};
+use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::Path;
 use std::process::Command;
@@ -13,12 +16,11 @@ use support::program::to_the_end;
 
 const RULES: [&str; 2] = ["kvgauge.rules.yml", "kvgauge.alerts.yml"];
 /// How often pages are scraped and rules evaluated, in seconds: as the groups say, and as others may set.
-const INTERVALS: [(u32, u32); 8] = [
+const INTERVALS: [(u32, u32); 7] = [
     (5, 15),
     (15, 15),
     (30, 15),
     (60, 15),
-    (5, 5),
     (30, 30),
     (60, 60),
     (5, 60),
@@ -418,4 +420,37 @@ fn each_group_says_how_often_it_is_evaluated() {
             assert!(after.starts_with("    interval: 15s\n"), "{name}: {group}");
         }
     }
+}
+
+/// Of each engine whose running requests kvgauge reads, `KvEngineSeriesTwice` sees a series.
+#[test]
+fn series_that_stand_twice_are_seen_of_each_engine() {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let alerts = std::fs::read_to_string(here.join("config/prometheus/kvgauge.alerts.yml"));
+    let alerts = alerts.unwrap();
+    let (_, names) = alerts.split_once("__name__=~\"").unwrap();
+    let (names, _) = names.split_once('"').unwrap();
+    let names = regex_lite::Regex::new(&format!("^(?:{names})$")).unwrap();
+    let limits = Limits {
+        max_series: 1_000_000,
+        max_label_bytes: 16 * 1024,
+        max_families: 100_000,
+    };
+    let mut engines = BTreeSet::new();
+    for entry in std::fs::read_dir(here.join("tests/data/expositions")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|end| end != "prom") {
+            continue;
+        }
+        let text = std::fs::read_to_string(&path).unwrap();
+        let reading = engine::read(&Page::read(text.as_bytes(), &limits).unwrap());
+        let (Some(engine), Some(_)) = (&reading.engine, reading.running()) else {
+            continue;
+        };
+        let mut lines = text.lines().filter(|line| !line.starts_with('#'));
+        let seen = lines.any(|line| names.is_match(line.split(['{', ' ']).next().unwrap()));
+        assert!(seen, "{}", path.display());
+        engines.insert(engine.to_string());
+    }
+    assert!(engines.len() > 6, "{engines:?}");
 }
