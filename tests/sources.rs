@@ -799,9 +799,9 @@ fn metrics_say_what_is_unknown_and_of_whom() {
     is("kvgauge_kv_usage_ratio", &[("role", "prefill")], None);
     is("kvgauge_kv_missing", &[("role", "unified")], Some(0.0));
     // vLLM counts preemptions from the start, SGLang from the first.
-    let preempted = "kvgauge_engine_preempted_requests_total";
-    is(preempted, &[("role", "unified")], Some(0.0));
-    is(preempted, &[("role", "decode")], None);
+    let preempted = "kvgauge_source_preempted_requests_total";
+    is(preempted, &[("source", "vllm"), ("rank", "0")], Some(0.0));
+    is(preempted, &[("source", "decode-1")], None);
 
     for (source, role, engine) in [
         ("decode-1", "decode", "sglang"),

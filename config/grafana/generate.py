@@ -387,8 +387,9 @@ LOAD = [
         "Requests a second that lost their KV to others and must be computed again (SGLang: retracted, vLLM: preempted), and SGLang's requests that wait to get it back. SGLang has no counter before the first.",
         [
             (
-                f"max by (deployment, role, model) (rate(kvgauge_engine_preempted_requests_total{{{OF_ROLE}}}{RANGE}))",
-                ROLE + " a second",
+                "sum by (deployment, source) (max by (deployment, source, rank) "
+                + f"(rate(kvgauge_source_preempted_requests_total{{{OF_SOURCE}}}{RANGE})))",
+                "{{source}} a second",
             ),
             (engine("sglang:num_retracted_reqs"), "{{source}} waiting"),
         ],
@@ -635,7 +636,7 @@ PROXY = [
         "For how long no KV gauge of a source has moved although it says that requests run or wait. Near 0: it moves. Past a minute its scheduler has probably hung. No series: it is idle, or nothing is known of it.",
         [
             (
-                of_source("kvgauge_source_unchanged_seconds", how="min")
+                of_source("kvgauge_source_unchanged_seconds")
                 + "\nand on (deployment, source) "
                 + "(\n"
                 + of_source("kvgauge_source_requests_running")

@@ -14,6 +14,7 @@ use crate::telemetry::names::{self, Name};
 use bytes::Bytes;
 use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, VARY};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -114,6 +115,7 @@ fn write(
     discoveries(&mut out, view.discoveries());
     source_gauges(&mut out, sources, now, max_age);
     source_counters(&mut out, sources, conflicts);
+    preempted(&mut out, sources, now, max_age);
     out.0.finish()
 }
 
@@ -165,7 +167,6 @@ fn roles(out: &mut Families, states: &[RoleState]) {
     gauge(names::KV_CAPACITY, &|s| s.capacity.map(count));
     gauge(names::ENGINE_RUNNING, &|s| s.running.map(count));
     gauge(names::ENGINE_QUEUED, &|s| s.queued.map(count));
-    gauge(names::ENGINE_PREEMPTED, &|s| s.preempted.map(count));
     gauge(names::HIT_RATIO, &|s| s.hit_rate);
 
     let unknown = states
@@ -269,6 +270,29 @@ fn source_counters(out: &mut Families, sources: &[Arc<SourceState>], conflicts: 
         all.map(|(reason, n)| (by_reason(s, reason), count(*n)))
     });
     out.family(names::SOURCE_ODD, odd);
+}
+
+/// The engines' own counters, each pool's by itself: a sum falls when one of them leaves, and a counter
+/// that falls is taken for one that has begun anew.
+fn preempted(out: &mut Families, sources: &[Arc<SourceState>], now: Instant, max_age: Duration) {
+    let samples = sources.iter().flat_map(|s| {
+        let reading = engine::current(s, now, max_age).ok();
+        let pools = reading.into_iter().flat_map(|(reading, _)| &reading.pools);
+        // A rank that serves several models counts for all of them.
+        let mut ranks: BTreeMap<&str, u64> = BTreeMap::new();
+        for pool in pools {
+            if let Some(n) = pool.preempted {
+                let sum = ranks.entry(pool.rank.as_deref().unwrap_or_default());
+                let sum = sum.or_default();
+                *sum = sum.saturating_add(n);
+            }
+        }
+        ranks.into_iter().map(|(rank, n)| {
+            let labels = vec![("source", &*s.name), ("rank", rank)];
+            (labels, count(n))
+        })
+    });
+    out.family(names::SOURCE_PREEMPTED, samples);
 }
 
 fn by_reason<'a>(source: &'a SourceState, reason: &'a str) -> Labels<'a> {

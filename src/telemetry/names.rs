@@ -217,12 +217,6 @@ pub const ENGINE_QUEUED: Name = name(
     Gauge,
     "Requests in the engines' scheduler queues.",
 );
-/// Requests that lost their KV.
-pub const ENGINE_PREEMPTED: Name = name(
-    "kvgauge_engine_preempted_requests_total",
-    Counter,
-    "Requests that lost their KV to others (retracted, preempted) since the engines' start.",
-);
 /// PD queues.
 pub const PD_REQUESTS: Name = name(
     "kvgauge_pd_requests",
@@ -258,6 +252,12 @@ pub const SOURCE_WAITING: Name = name(
     "kvgauge_source_requests_waiting",
     Gauge,
     "Requests in the queues of the source's engine (scheduler, prefill and decode), as its newest reading says.",
+);
+/// Requests that lost their KV.
+pub const SOURCE_PREEMPTED: Name = name(
+    "kvgauge_source_preempted_requests_total",
+    Counter,
+    "Requests that lost their KV to others (retracted, preempted) since the engine's start, by pool (rank).",
 );
 /// Age of the last good page.
 pub const SOURCE_AGE: Name = name(
