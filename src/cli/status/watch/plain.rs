@@ -3,19 +3,23 @@
 use super::feed::Heard;
 use super::model::Model;
 use super::moment::{Moment, Traffic};
+use super::output::OUTPUT;
 use crate::cli::args::EXIT_UNKNOWN;
 use crate::cli::role_line::shown_up_to;
 use crate::cli::status::report::{PoolSays, Report, Said, SourceSays};
 use crate::kv::Unknown;
 use serde::Serialize;
-use std::io::{self, Write};
+use std::io;
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::Receiver;
 
 /// Characters of a message that are shown.
 const MOST_OF_MESSAGE: usize = 1000;
+
+/// For how long whoever reads may take for the last line.
+const LAST_LINE: Duration = Duration::from_millis(500);
 
 /// One line of JSON: a report as `status --json` writes it, and what else is known.
 #[derive(Serialize)]
@@ -44,12 +48,20 @@ pub(super) async fn run(mut model: Model, mut feed: Receiver<Heard>, json: bool)
         eprintln!("kvgauge can't be told of signals here");
         return ExitCode::FAILURE;
     };
+    if let Err(error) = OUTPUT.start() {
+        eprintln!("kvgauge can't start a thread that writes: {error}");
+        return ExitCode::FAILURE;
+    }
     let mut lines = Lines::default();
     loop {
         let heard = tokio::select! {
             _ = interrupt.recv() => break,
             _ = terminate.recv() => break,
-            heard = feed.recv() => heard,
+            heard = next(&mut feed) => heard,
+        };
+        // Whoever closed the pipe does not want to read it.
+        let Ok(heard) = heard else {
+            break;
         };
         let Some(heard) = heard else {
             return ExitCode::FAILURE;
@@ -63,11 +75,9 @@ pub(super) async fn run(mut model: Model, mut feed: Receiver<Heard>, json: bool)
         } else {
             lines.of(&model)
         };
-        if write(&text).is_err() {
-            // Whoever closed the pipe does not want to read it.
-            break;
-        }
+        OUTPUT.send(text.as_bytes());
     }
+    OUTPUT.finish(LAST_LINE);
     if model.answered {
         ExitCode::SUCCESS
     } else {
@@ -75,10 +85,10 @@ pub(super) async fn run(mut model: Model, mut feed: Receiver<Heard>, json: bool)
     }
 }
 
-fn write(text: &str) -> io::Result<()> {
-    let mut stdout = io::stdout().lock();
-    stdout.write_all(text.as_bytes())?;
-    stdout.flush()
+/// What is heard next, once what was said before has been read: an error where it can't be any more.
+async fn next(feed: &mut Receiver<Heard>) -> io::Result<Option<Heard>> {
+    OUTPUT.taken().await?;
+    Ok(feed.recv().await)
 }
 
 /// What `status` would say now.
