@@ -6,7 +6,7 @@ use super::moment::{Moment, Traffic};
 use super::output::OUTPUT;
 use crate::cli::args::EXIT_UNKNOWN;
 use crate::cli::role_line::shown_up_to;
-use crate::cli::status::report::{PoolSays, Report, Said, SourceSays};
+use crate::cli::status::report::{PoolSays, Report, Said, SourceSays, left_out};
 use crate::kv::Unknown;
 use serde::Serialize;
 use std::io;
@@ -26,6 +26,8 @@ const LAST_LINE: Duration = Duration::from_millis(500);
 struct Line<'a> {
     #[serde(flatten)]
     report: &'a Report,
+    /// Of these nothing is in `roles`.
+    roles_left_out: u64,
     traffic: Option<&'a Traffic>,
     pools: &'a [PoolSays],
 }
@@ -115,12 +117,17 @@ fn object(model: &Model) -> String {
     let moment: Option<&Moment> = model.moment.as_deref().filter(|_| model.lost.is_none());
     let line = Line {
         report: &report(model),
+        roles_left_out: moment.map_or(0, |moment| moment.roles_left_out),
         traffic: moment.and_then(|moment| moment.traffic.as_ref()),
         pools: moment.map_or(&[], |moment| &moment.pools),
     };
     let mut text = serde_json::to_string(&line).unwrap_or_default();
     text.push('\n');
     text
+}
+
+fn left_out_line(n: u64) -> String {
+    left_out(n).map_or_else(String::new, |text| text + "\n")
 }
 
 // === impl Lines ===
@@ -140,7 +147,11 @@ impl Lines {
                     String::new(),
                 )
             }
-            None => (report.role_lines(), report.problem_lines()),
+            None => {
+                let left_out = model.moment.as_ref().map_or(0, |m| m.roles_left_out);
+                let left_out = left_out_line(left_out);
+                (report.role_lines() + &left_out, report.problem_lines())
+            }
         };
         let mut text = roles;
         if problems != self.problems {
