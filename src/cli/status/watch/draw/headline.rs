@@ -71,7 +71,7 @@ fn well(look: Look, model: &Model) -> Option<Line<'static>> {
     let n = sources.filter(|source| source.says.state != "up").count();
     if model.roles_left_out > 0 {
         let text = format!(
-            "{APART}of {} roles nothing is known here",
+            "{APART}{} more roles are not in it",
             number(model.roles_left_out)
         );
         line.push(look.levelled(text, Level::Unknown));

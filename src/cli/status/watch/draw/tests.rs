@@ -1129,7 +1129,7 @@ fn roles_that_are_left_out_are_counted() {
     );
     has(
         &shown(&few, PLAIN, (80, 8)),
-        &["of 1,200 roles nothing is known here"],
+        &["1,200 more roles are not in it"],
     );
     has(&shown(&few, PLAIN, (30, 5)), &["1200 more"]);
     let mut many: Vec<Value> = (0..400).map(|n| role(&format!("model-{n}"), 0.5)).collect();
