@@ -6,8 +6,11 @@
 mod support;
 
 use rustix::process::{Pid, Signal, kill_process};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use serde_json::Value;
+use std::fs::File;
 use std::io::{BufRead, BufReader};
+use std::os::fd::OwnedFd;
 use std::process::{Child, Command, Stdio};
 use support::lines::Lines;
 use support::page::Behaviour;
@@ -199,4 +202,61 @@ fn a_stream_that_is_none_is_told() {
     let watch = Watch::start(&[&format!("http://{}", odd.address())]);
     watch.line_with("what kvgauge sends is not understood");
     assert_eq!(watch.end(Signal::TERM), Some(3));
+}
+
+/// Signals that the process has a handler for, by its own account.
+fn hears(child: &Child, signal: Signal) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    let caught = u64::from_str_radix(caught.unwrap().trim(), 16).unwrap();
+    caught & (1 << (signal.as_raw() - 1)) != 0
+}
+
+/// Nothing fits in there any more.
+fn fill(to: &File) {
+    rustix::io::ioctl_fionbio(to, true).unwrap();
+    for size in [4096, 1] {
+        while rustix::io::write(to, &vec![b'x'; size]).is_ok() {}
+    }
+    rustix::io::ioctl_fionbio(to, false).unwrap();
+}
+
+fn ends_though_nobody_reads(output: File, term: &str) {
+    fill(&output);
+    let mut watch = Watch {
+        child: Command::new(env!("CARGO_BIN_EXE_kvgauge"))
+            .args(["status", "--watch", "http://127.0.0.1:1"])
+            .env("TERM", term)
+            .stdin(Stdio::null())
+            .stdout(output)
+            .spawn()
+            .unwrap(),
+        lines: None,
+    };
+    eventually("a handler of SIGTERM", || {
+        hears(&watch.child, Signal::TERM).then_some(())
+    });
+    kill_process(Pid::from_child(&watch.child), Signal::TERM).unwrap();
+    let ended = eventually("its end", || watch.child.try_wait().unwrap());
+    // By itself, not by the signal.
+    assert!(ended.code().is_some(), "{ended}");
+}
+
+/// As over a connection that hangs, or in a pager.
+#[test]
+fn a_signal_ends_it_on_a_terminal_or_pipe_that_nobody_reads() {
+    for term in ["xterm", "dumb"] {
+        let master =
+            openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+        grantpt(&master).unwrap();
+        unlockpt(&master).unwrap();
+        let name = ptsname(&master, Vec::new()).unwrap().into_string().unwrap();
+        let terminal = File::options().read(true).write(true).open(name);
+        let terminal = terminal.unwrap();
+        ends_though_nobody_reads(terminal, term);
+        drop(master);
+    }
+    let (reads, writes) = std::io::pipe().unwrap();
+    ends_though_nobody_reads(File::from(OwnedFd::from(writes)), "xterm");
+    drop(reads);
 }

@@ -1,9 +1,10 @@
 //! From what was answered to lines, JSON and an exit code. The JSON's schema is
 //! `docs/status.schema.json`.
 
-use crate::cli::role_line::{RoleSays, percent, shown, shown_up_to};
+use crate::cli::role_line::{RoleSays, number, percent, shown, shown_up_to};
 use crate::kv::Unknown;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 /// Characters of a message that are shown.
@@ -12,6 +13,9 @@ const MOST_OF_MESSAGE: usize = 1000;
 /// Where nobody but routers was asked.
 const ROUTER: &str = "usage unknown: this is a router's page, and how full the KV cache is stands on those of its engines: \
                       name them, such as kvgauge status http://127.0.0.1:30002, or a running kvgauge\n";
+
+/// Characters of a name that are shown.
+const MOST_OF_NAME: usize = 48;
 
 /// How it stands, the better first; the number is the exit code, as monitoring plugins have it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -179,7 +183,7 @@ impl Report {
     /// A line for each role; where there is none, one that says so.
     pub(super) fn role_lines(&self) -> String {
         let roles: Vec<&RoleSays> = self.roles.iter().map(|role| &role.says).collect();
-        let titles = titles(&roles);
+        let titles: Vec<String> = titles(&roles).iter().map(|title| brief(title)).collect();
         let width = titles.iter().map(|title| title.chars().count()).max();
         let width = width.unwrap_or_default();
         let mut text = String::new();
@@ -217,7 +221,7 @@ impl Report {
         for source in &self.sources {
             if let Some(message) = &source.message {
                 let message = shown_up_to(message, MOST_OF_MESSAGE);
-                let name = shown(&source.name);
+                let name = brief(&shown(&source.name));
                 let _ = if message.starts_with(&source.name) {
                     writeln!(text, "{message}")
                 } else {
@@ -229,11 +233,32 @@ impl Report {
     }
 }
 
+/// That there are roles that are not shown, and where they are, if there are any.
+pub(super) fn left_out(n: u64) -> Option<String> {
+    let roles = if n == 1 { "role" } else { "roles" };
+    (n > 0).then(|| format!("{} more {roles}: kvgauge status, /kv", number(n)))
+}
+
+/// A name without its middle where it is so long that every line would be: those of a kind often begin or
+/// end alike, and the whole one is in the JSON.
+fn brief(name: &str) -> String {
+    let all: Vec<char> = name.chars().collect();
+    if all.len() <= MOST_OF_NAME {
+        return name.to_owned();
+    }
+    let (begin, end) = (MOST_OF_NAME / 2, MOST_OF_NAME.div_ceil(2) - 1);
+    let (begin, end) = (&all[..begin], &all[all.len() - end..]);
+    begin.iter().chain(&['…']).chain(end).collect()
+}
+
 /// What each role is called: with its model where it serves several.
 pub(super) fn titles(roles: &[&RoleSays]) -> Vec<String> {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for says in roles {
+        *counts.entry(&says.role).or_default() += 1;
+    }
     let title = |says: &&RoleSays| {
-        let same = |other: &&&RoleSays| other.role == says.role;
-        let several = roles.iter().filter(same).count() > 1;
+        let several = counts.get(&*says.role).is_some_and(|n| *n > 1);
         let title = says.title(several);
         // Beside those of models it is not the role's sum.
         match says.model {
@@ -242,4 +267,44 @@ pub(super) fn titles(roles: &[&RoleSays]) -> Vec<String> {
         }
     };
     roles.iter().map(title).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A long name, or one that needs escapes, does not make every line long.
+    #[test]
+    fn long_names_are_cut_in_lines_alone() {
+        let role = |model: String| RoleSays {
+            role: "decode".to_owned(),
+            model: Some(model),
+            usage: Some(0.5),
+            ..RoleSays::default()
+        };
+        let path = "/models/".repeat(6);
+        let models = [
+            "\u{301}".repeat(300),
+            format!("{path}a"),
+            format!("{path}b"),
+        ];
+        let said = Said {
+            roles: models.iter().cloned().map(role).collect(),
+            ..Said::default()
+        };
+        let report = Report::of(
+            said,
+            Limits {
+                warn: 0.85,
+                crit: 0.95,
+            },
+        );
+        let lines = report.role_lines();
+        assert!(lines.contains("/a  ") && lines.contains("/b  "), "{lines}");
+        for line in lines.lines() {
+            assert!(line.chars().count() < 140, "{line}");
+        }
+        let json: serde_json::Value = serde_json::from_str(&report.json()).unwrap();
+        assert_eq!(json["roles"][0]["model"], *models[0]);
+    }
 }

@@ -1,11 +1,14 @@
 //! `kvgauge status --watch`: a view that renews itself, in a terminal; else lines, or JSON.
 //!
-//! `feed.rs` hears, `model.rs` knows, `draw/` draws, `terminal.rs` takes the terminal and gives it back.
+//! `feed.rs` hears, `model.rs` knows, `draw/` draws, `terminal.rs` takes the terminal and gives it back,
+//! `output.rs` writes to it, `keys.rs` reads what is typed.
 
 mod draw;
 mod feed;
+mod keys;
 mod model;
 mod moment;
+mod output;
 mod plain;
 pub mod terminal;
 mod view;

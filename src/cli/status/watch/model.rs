@@ -4,7 +4,7 @@ use super::feed::Heard;
 use super::moment::{History, Moment, SourceSeen};
 use crate::cli::role_line::RoleSays;
 use crate::cli::status::report::{Level, Limits, titles};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
 /// Without an event for so long what is shown is old: there is one each second.
@@ -31,6 +31,10 @@ pub(super) struct Model {
     pub(super) moment: Option<Box<Moment>>,
     /// The moment's roles, judged.
     pub(super) roles: Vec<Role>,
+    /// Of those that are not among these nothing is known.
+    pub(super) roles_left_out: u64,
+    /// When each source was last read well, as far as it was seen here.
+    read: BTreeMap<String, Instant>,
     heard: Option<Instant>,
     pub(super) lost: Option<Lost>,
     /// Whether anybody that was asked has ever answered.
@@ -93,6 +97,8 @@ impl Model {
             limits,
             moment: None,
             roles: Vec::new(),
+            roles_left_out: 0,
+            read: BTreeMap::new(),
             heard: None,
             lost: None,
             answered: false,
@@ -116,13 +122,13 @@ impl Model {
     }
 
     fn renew(&mut self, mut moment: Box<Moment>, now: Instant) {
-        moment.roles.truncate(MOST_ROLES);
         moment.sources.truncate(MOST_ROLES);
+        self.date(&mut moment, now);
         let up = |source: &SourceSeen| source.says.state == "up";
         self.answered |= moment.kvgauge.is_some() || moment.sources.iter().any(up);
         let time = moment.unix();
-        let roles = std::mem::take(&mut moment.roles);
-        moment.roles.clone_from(&roles);
+        let roles = moment.roles.clone();
+        self.roles_left_out = moment.roles_left_out;
         self.moment = Some(moment);
         let limits = self.limits;
         let titles = titles(&roles.iter().collect::<Vec<_>>());
@@ -144,7 +150,14 @@ impl Model {
                 says,
             }
         };
-        self.roles = roles.into_iter().zip(titles).map(role).collect();
+        let mut roles: Vec<Role> = roles.into_iter().zip(titles).map(role).collect();
+        let left_out = roles.len().saturating_sub(MOST_ROLES);
+        if left_out > 0 {
+            roles.sort_by_key(|role| std::cmp::Reverse(role.gravest()));
+            roles.truncate(MOST_ROLES);
+            self.roles_left_out += left_out as u64;
+        }
+        self.roles = roles;
         for role in &self.roles {
             let usage = role.says.usage;
             if let Some(track) = track(&mut self.tracks, &role.says.role, &role.says.model) {
@@ -153,6 +166,25 @@ impl Model {
         }
         self.heard = Some(now);
         self.lost = None;
+    }
+
+    /// Says of sources that can't be read now when they were.
+    fn date(&mut self, moment: &mut Moment, now: Instant) {
+        let mut read = BTreeMap::new();
+        for source in &mut moment.sources {
+            let name = &source.says.name;
+            let at = match source.age_ms {
+                Some(age) => now.checked_sub(Duration::from_millis(age)),
+                None => self.read.get(name).copied(),
+            };
+            if let Some(at) = at {
+                source.age_ms = source
+                    .age_ms
+                    .or_else(|| u64::try_from(now.saturating_duration_since(at).as_millis()).ok());
+                read.insert(name.clone(), at);
+            }
+        }
+        self.read = read;
     }
 
     /// The past as kvgauge has it, in place of what was seen.

@@ -13,6 +13,7 @@ pub(super) struct Moment {
     /// `None` where pages are read without a kvgauge.
     pub(super) kvgauge: Option<KvgaugeSays>,
     pub(super) roles: Vec<RoleSays>,
+    pub(super) roles_left_out: u64,
     /// The fullest first.
     pub(super) pools: Vec<PoolSays>,
     pub(super) pools_left_out: u64,

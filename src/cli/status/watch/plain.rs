@@ -3,25 +3,31 @@
 use super::feed::Heard;
 use super::model::Model;
 use super::moment::{Moment, Traffic};
+use super::output::OUTPUT;
 use crate::cli::args::EXIT_UNKNOWN;
 use crate::cli::role_line::shown_up_to;
-use crate::cli::status::report::{PoolSays, Report, Said, SourceSays};
+use crate::cli::status::report::{PoolSays, Report, Said, SourceSays, left_out};
 use crate::kv::Unknown;
 use serde::Serialize;
-use std::io::{self, Write};
+use std::io;
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::Receiver;
 
 /// Characters of a message that are shown.
 const MOST_OF_MESSAGE: usize = 1000;
 
+/// For how long whoever reads may take for the last line.
+const LAST_LINE: Duration = Duration::from_millis(500);
+
 /// One line of JSON: a report as `status --json` writes it, and what else is known.
 #[derive(Serialize)]
 struct Line<'a> {
     #[serde(flatten)]
     report: &'a Report,
+    /// Of these nothing is in `roles`.
+    roles_left_out: u64,
     traffic: Option<&'a Traffic>,
     pools: &'a [PoolSays],
 }
@@ -44,12 +50,20 @@ pub(super) async fn run(mut model: Model, mut feed: Receiver<Heard>, json: bool)
         eprintln!("kvgauge can't be told of signals here");
         return ExitCode::FAILURE;
     };
+    if let Err(error) = OUTPUT.start() {
+        eprintln!("kvgauge can't start a thread that writes: {error}");
+        return ExitCode::FAILURE;
+    }
     let mut lines = Lines::default();
     loop {
         let heard = tokio::select! {
             _ = interrupt.recv() => break,
             _ = terminate.recv() => break,
-            heard = feed.recv() => heard,
+            heard = next(&mut feed) => heard,
+        };
+        // Whoever closed the pipe does not want to read it.
+        let Ok(heard) = heard else {
+            break;
         };
         let Some(heard) = heard else {
             return ExitCode::FAILURE;
@@ -63,11 +77,9 @@ pub(super) async fn run(mut model: Model, mut feed: Receiver<Heard>, json: bool)
         } else {
             lines.of(&model)
         };
-        if write(&text).is_err() {
-            // Whoever closed the pipe does not want to read it.
-            break;
-        }
+        OUTPUT.send(text.as_bytes());
     }
+    OUTPUT.finish(LAST_LINE);
     if model.answered {
         ExitCode::SUCCESS
     } else {
@@ -75,10 +87,10 @@ pub(super) async fn run(mut model: Model, mut feed: Receiver<Heard>, json: bool)
     }
 }
 
-fn write(text: &str) -> io::Result<()> {
-    let mut stdout = io::stdout().lock();
-    stdout.write_all(text.as_bytes())?;
-    stdout.flush()
+/// What is heard next, once what was said before has been read: an error where it can't be any more.
+async fn next(feed: &mut Receiver<Heard>) -> io::Result<Option<Heard>> {
+    OUTPUT.taken().await?;
+    Ok(feed.recv().await)
 }
 
 /// What `status` would say now.
@@ -105,12 +117,17 @@ fn object(model: &Model) -> String {
     let moment: Option<&Moment> = model.moment.as_deref().filter(|_| model.lost.is_none());
     let line = Line {
         report: &report(model),
+        roles_left_out: moment.map_or(0, |moment| moment.roles_left_out),
         traffic: moment.and_then(|moment| moment.traffic.as_ref()),
         pools: moment.map_or(&[], |moment| &moment.pools),
     };
     let mut text = serde_json::to_string(&line).unwrap_or_default();
     text.push('\n');
     text
+}
+
+fn left_out_line(n: u64) -> String {
+    left_out(n).map_or_else(String::new, |text| text + "\n")
 }
 
 // === impl Lines ===
@@ -130,7 +147,11 @@ impl Lines {
                     String::new(),
                 )
             }
-            None => (report.role_lines(), report.problem_lines()),
+            None => {
+                let left_out = model.moment.as_ref().map_or(0, |m| m.roles_left_out);
+                let left_out = left_out_line(left_out);
+                (report.role_lines() + &left_out, report.problem_lines())
+            }
         };
         let mut text = roles;
         if problems != self.problems {

@@ -2,8 +2,10 @@
 
 use super::draw::{Look, Mode, draw};
 use super::feed::Heard;
+use super::keys::{Input, inputs};
 use super::model::Model;
-use super::terminal::{Input, Screen, inputs};
+use super::output::OUTPUT;
+use super::terminal::Screen;
 use rustix::process::Signal;
 use std::io;
 use std::process::ExitCode;
@@ -32,6 +34,10 @@ enum Event {
     Stop,
     /// The process goes on after a stop.
     Continued,
+    /// The window has another size.
+    Resized,
+    /// The terminal has taken what was drawn, or is gone.
+    Taken(io::Result<()>),
     Time,
 }
 
@@ -43,6 +49,7 @@ struct Events {
     end: [Signals; 4],
     stop: Signals,
     continued: Signals,
+    resized: Signals,
 }
 
 /// Runs until it is ended: the exit code.
@@ -61,6 +68,7 @@ pub(super) async fn run(
     // What is shown while it stands still, and since when.
     let mut paused: Option<(Model, std::time::Instant)> = None;
     loop {
+        let ready = screen.is_ready();
         let now = std::time::Instant::now();
         let (shown, at) = paused
             .as_ref()
@@ -68,12 +76,16 @@ pub(super) async fn run(
         mode.paused = paused
             .as_ref()
             .map(|(_, at)| now.saturating_duration_since(*at));
-        let drawn = screen.draw(|buffer| draw(shown, mode, look, at, buffer));
-        if drawn.is_err() {
+        // A terminal that is slow is shown what is so when it comes to it.
+        if ready
+            && screen
+                .draw(|buffer| draw(shown, mode, look, at, buffer))
+                .is_err()
+        {
             // The terminal is gone: there is nobody to tell.
             return ExitCode::SUCCESS;
         }
-        let went_well = match events.next(Instant::now() + REDRAW).await {
+        let went_well = match events.next(Instant::now() + REDRAW, ready).await {
             Event::Heard(Some(heard)) => {
                 model.take(heard, std::time::Instant::now());
                 Ok(())
@@ -93,8 +105,12 @@ pub(super) async fn run(
                 Ok(())
             }
             Event::Typed(Input::Suspend) | Event::Stop => screen.suspend(),
-            Event::Typed(Input::Redraw) => screen.forget(),
+            Event::Typed(Input::Redraw) | Event::Resized => {
+                screen.forget();
+                Ok(())
+            }
             Event::Continued => screen.again(),
+            Event::Taken(taken) => taken,
             Event::Time => Ok(()),
         };
         if went_well.is_err() {
@@ -120,10 +136,12 @@ impl Events {
             ],
             stop: signal(SignalKind::from_raw(Signal::TSTP.as_raw()))?,
             continued: signal(SignalKind::from_raw(Signal::CONT.as_raw()))?,
+            resized: signal(SignalKind::window_change())?,
         })
     }
 
-    async fn next(&mut self, until: Instant) -> Event {
+    /// `drawn`: what is known now has been, so that nobody waits for the terminal.
+    async fn next(&mut self, until: Instant, drawn: bool) -> Event {
         let [interrupt, terminate, hangup, quit] = &mut self.end;
         loop {
             tokio::select! {
@@ -135,8 +153,10 @@ impl Events {
                     Some(input) => return Event::Typed(input),
                     None => self.keys = false,
                 },
+                taken = OUTPUT.taken(), if !drawn => return Event::Taken(taken),
                 _ = self.stop.recv() => return Event::Stop,
                 _ = self.continued.recv() => return Event::Continued,
+                _ = self.resized.recv() => return Event::Resized,
                 heard = self.feed.recv() => return Event::Heard(heard),
                 () = sleep_until(until) => return Event::Time,
             }

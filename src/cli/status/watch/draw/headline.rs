@@ -3,21 +3,42 @@
 use super::super::model::{Model, Role, Still};
 use super::roles::{still_in_words, word};
 use super::text::{Look, width};
-use crate::cli::role_line::percent;
+use crate::cli::role_line::{number, percent};
 use crate::cli::status::report::Level;
 use ratatui::text::{Line, Span};
 
 /// Lines that it may take.
 const MOST_LINES: usize = 3;
 
+/// Columns that a name keeps.
+const LEAST_NAME: usize = 4;
+
 /// Between two things in a line.
 const APART: &str = "   ";
 
-/// One thing that is not well, in full and in few words.
+/// One thing that is not well: with what, and what it is in full and in few words.
 struct Trouble {
     level: Level,
+    title: String,
     full: String,
     brief: String,
+}
+
+// === impl Trouble ===
+
+impl Trouble {
+    fn full(&self, look: Look) -> Span<'static> {
+        let text = format!("{}: {}{}", word(self.level), self.title, self.full);
+        look.levelled(text, self.level)
+    }
+
+    /// In few words, of which the name gives way first.
+    fn brief(&self, look: Look, columns: usize) -> Span<'static> {
+        let word = word(self.level);
+        let room = columns.saturating_sub(width(word) + 2 + width(&self.brief));
+        let title = look.cut(&self.title, room.max(LEAST_NAME));
+        look.levelled(format!("{word}: {title}{}", self.brief), self.level)
+    }
 }
 
 /// In a line, in two, … as many as it needs. What there is no room for is counted.
@@ -48,6 +69,13 @@ fn well(look: Look, model: &Model) -> Option<Line<'static>> {
     let sources = model.moment.iter().flat_map(|moment| &moment.sources);
     // Of a source that was never read nobody knows whose it is.
     let n = sources.filter(|source| source.says.state != "up").count();
+    if model.roles_left_out > 0 {
+        let text = format!(
+            "{APART}{} more roles are not in it",
+            number(model.roles_left_out)
+        );
+        line.push(look.levelled(text, Level::Unknown));
+    }
     if n > 0 {
         let are = if n == 1 { "source is" } else { "sources are" };
         let text = format!("{APART}{n} {are} not up");
@@ -69,11 +97,12 @@ fn troubles(look: Look, model: &Model, columns: usize) -> Vec<Trouble> {
     let still = sources.filter(|source| source.stands_still).map(Still::of);
     all.extend(still.map(|still| {
         let full = still_in_words(look, &still);
+        // As the name can hold anything, the last one.
+        let brief = full.rsplit_once(" while ");
         Trouble {
             level: Level::Warning,
-            brief: full
-                .split_once(" while ")
-                .map_or_else(|| full.clone(), |(brief, _)| brief.to_owned()),
+            title: String::new(),
+            brief: brief.map_or_else(|| full.clone(), |(brief, _)| brief.to_owned()),
             full,
         }
     }));
@@ -92,9 +121,10 @@ fn of_role(look: Look, model: &Model, role: &Role, title: &str) -> Option<Troubl
     };
     let Some(usage) = says.usage else {
         let reason = says.unknown.as_deref().unwrap_or("no reason is given");
-        let text = format!("{title} {}", look.name(reason, 20));
+        let text = format!(" {}", look.name(reason, 20));
         return Some(Trouble {
             level: Level::Unknown,
+            title: title.to_owned(),
             full: text.clone(),
             brief: text,
         });
@@ -112,25 +142,20 @@ fn of_role(look: Look, model: &Model, role: &Role, title: &str) -> Option<Troubl
         Some(max) => {
             let (max, from) = (percent(max), from(role.hottest));
             (
-                format!("{title}{known} {at}, its hottest pool {max} {from}"),
-                format!(
-                    "{title}{}hottest {max}",
-                    if part { " in part, " } else { " " }
-                ),
+                format!("{known} {at}, its hottest pool {max} {from}"),
+                format!("{}hottest {max}", if part { " in part, " } else { " " }),
             )
         }
-        None if whole == Level::Ok => (
-            format!("{title}{known} {at}"),
-            format!("{title}{known} {at}"),
-        ),
+        None if whole == Level::Ok => (format!("{known} {at}"), format!("{known} {at}")),
         None => (
-            format!("{title}{known} {at} {}", from(whole)),
-            format!("{title}{known} {at}"),
+            format!("{known} {at} {}", from(whole)),
+            format!("{known} {at}"),
         ),
     };
     let level = if part { Level::Warning } else { Level::Ok };
     Some(Trouble {
         level: level.max(whole).max(role.hottest),
+        title: title.to_owned(),
         full,
         brief,
     })
@@ -143,9 +168,8 @@ fn lines(
     columns: usize,
     most: usize,
 ) -> (Vec<Line<'static>>, bool) {
-    let span = |level: Level, text: &str| look.levelled(format!("{}: {text}", word(level)), level);
-    let full: Vec<_> = troubles.iter().map(|t| span(t.level, &t.full)).collect();
-    let brief: Vec<_> = troubles.iter().map(|t| span(t.level, &t.brief)).collect();
+    let full: Vec<_> = troubles.iter().map(|t| t.full(look)).collect();
+    let brief: Vec<_> = troubles.iter().map(|t| t.brief(look, columns)).collect();
     for (spans, whole) in [(&full, true), (&brief, false)] {
         let packed = pack(spans, columns);
         let fits = spans.iter().all(|span| span.width() <= columns);
@@ -154,31 +178,49 @@ fn lines(
         }
     }
     // As many as there is room for, at least one, and how many more there are.
-    let mut shown = brief.len();
-    loop {
-        let more = brief.len() - shown;
-        let more = match more {
-            0 => String::new(),
-            n => format!("{APART}and {n} more"),
-        };
-        let mut packed = pack(&brief[..shown], columns);
+    let more = |shown: usize| match brief.len() - shown {
+        0 => String::new(),
+        n => format!("{APART}and {n} more"),
+    };
+    let beside = |packed: &[Vec<Span<'static>>], shown: usize| {
         let last = packed.last().map_or(0, |spans| taken(spans));
-        let beside = last + width(&more) <= columns;
-        if shown <= 1 || (packed.len() <= most && beside) || packed.len() < most {
-            packed.truncate(most);
-            let below = !beside && packed.len() < most;
-            let mut lines: Vec<_> = packed.into_iter().map(line).collect();
-            if below {
-                lines.push(Line::from(look.strong(more.trim_start())));
-            } else if let Some(last) = lines.pop() {
-                let mut last = look.fit(last, columns.saturating_sub(width(&more)));
-                last.push_span(look.strong(more));
-                lines.push(last);
-            }
-            return (lines, false);
+        last + width(&more(shown)) <= columns
+    };
+    let mut shown = 1;
+    for n in 1..=brief.len() {
+        let packed = pack(&brief[..n], columns);
+        if packed.len() > most {
+            break;
         }
-        shown -= 1;
+        if packed.len() < most || beside(&packed, n) {
+            shown = n;
+        }
     }
+    let mut packed = pack(&brief[..shown], columns);
+    let mut more = more(shown);
+    let last = packed.last().map_or(0, |spans| taken(spans));
+    if last + width(&more) > columns {
+        if packed.len() < most {
+            packed.push(vec![look.strong(more.trim_start().to_owned())]);
+            return (packed.into_iter().map(line).collect(), false);
+        }
+        // The number says more than the end of a name.
+        if let (1, Some(trouble)) = (shown, troubles.first()) {
+            let least = width(word(trouble.level)) + 2 + LEAST_NAME + width(&trouble.brief);
+            if least + width(&more) > columns {
+                more = format!(" +{}", brief.len() - shown);
+            }
+            let room = columns.saturating_sub(width(&more));
+            packed = vec![vec![trouble.brief(look, room)]];
+        }
+    }
+    let mut lines: Vec<_> = packed.into_iter().map(line).collect();
+    if let Some(last) = lines.pop() {
+        let mut last = look.fit(last, columns.saturating_sub(width(&more)));
+        last.push_span(look.strong(more));
+        lines.push(last);
+    }
+    (lines, false)
 }
 
 /// In lines, as many in each as there is room for.

@@ -24,7 +24,7 @@ use ratatui::text::Line;
 use roles::{Roles, word};
 use sources::Sources;
 use std::time::{Duration, Instant};
-use text::{ago, width};
+use text::{ago, padded, width, wrap};
 
 /// A window with less is told that it is too small.
 const LEAST: (usize, usize) = (44, 7);
@@ -34,6 +34,10 @@ const LEAST_WITH_KEYS: usize = 10;
 
 /// Lines that a message about the connection may take.
 const MOST_LINES: usize = 3;
+
+/// Columns before what the words mean, and columns of a window that has room for both.
+const HELP_TEXT: usize = 26;
+const HELP_BESIDE: usize = 60;
 
 /// What the person who looks has chosen.
 #[derive(Clone, Copy, Debug, Default)]
@@ -57,7 +61,7 @@ pub(super) fn draw(model: &Model, mode: Mode, look: Look, now: Instant, buffer: 
     let lines = if columns < LEAST.0 || height < LEAST.1 {
         view.tiny(height)
     } else if mode.help {
-        view.help()
+        view.help(height)
     } else {
         view.whole(height)
     };
@@ -83,6 +87,7 @@ impl View<'_> {
         let look = self.look;
         let keys = height >= LEAST_WITH_KEYS;
         let roles = Roles::new(look, self.model, self.now, self.columns);
+        let old = self.model.is_old(self.now);
         let (mut traffic, mut sources) = (Vec::new(), Vec::new());
         let (mut pools, mut errors, mut requests) = (Vec::new(), Vec::new(), Vec::new());
         let mut counts = Counts {
@@ -91,21 +96,21 @@ impl View<'_> {
         };
         if let Some(moment) = &self.model.moment {
             let since = self.model.age(self.now).unwrap_or_default();
-            let all = Sources::new(look, moment, self.columns, since);
+            let all = Sources::new(look, moment, self.columns, since, old);
             counts.unwell = all.unwell().len();
             if roles.of_several_pools() {
                 counts.hot_pools = rest::hot_pools(moment, self.model.limits);
             }
-            traffic = rest::traffic(look, moment);
+            traffic = rest::traffic(look, moment, old);
             sources = all.sizes();
-            pools = rest::pools(&roles, moment, self.model.limits);
+            pools = rest::pools(&roles, moment, self.model.limits, height);
             errors = rest::errors(look, moment);
             requests = rest::requests(look, moment);
         }
         let role_sizes = if self.model.roles.is_empty() {
-            vec![rest::no_roles(look, self.model, self.columns)]
+            vec![rest::no_roles(look, self.model, self.columns).into()]
         } else {
-            roles.sizes()
+            roles.sizes(height)
         };
         // In the order of `What`.
         let parts = vec![
@@ -145,6 +150,7 @@ impl View<'_> {
         let address = look.name(address.strip_prefix("http://").unwrap_or(address), 60);
         left.push_str(&format!("  {address}"));
         if let Some(kvgauge) = kvgauge {
+            let old = self.model.is_old(self.now);
             if let Some(phase) = &kvgauge.phase {
                 let phase = look.name(phase, 12);
                 // The only one that asks for no attention.
@@ -153,9 +159,10 @@ impl View<'_> {
                 } else {
                     phase.to_uppercase()
                 };
-                left.push_str(&format!("  {phase}"));
+                left.push_str(if old { "  was " } else { "  " });
+                left.push_str(&phase);
             }
-            if let Some(uptime) = kvgauge.uptime_s {
+            if let Some(uptime) = kvgauge.uptime_s.filter(|_| !old) {
                 left.push_str(&format!(", up {}", ago(Duration::from_secs(uptime))));
             }
         }
@@ -239,7 +246,10 @@ impl View<'_> {
         }
         let room = height.saturating_sub(1).max(1).saturating_sub(lines.len());
         let more = roles.len().saturating_sub(room);
-        lines.extend(roles.iter().take(room).map(|role| self.tiny_role(role)));
+        let more =
+            more.saturating_add(usize::try_from(self.model.roles_left_out).unwrap_or(usize::MAX));
+        let shown = &roles[..roles.len().min(room)];
+        lines.extend(shown.iter().map(|role| self.tiny_role(role)));
         if height > 1 {
             let words = if more > 0 {
                 [
@@ -303,42 +313,82 @@ impl View<'_> {
         })
     }
 
-    fn help(&self) -> Vec<Line<'static>> {
+    fn help(&self, height: usize) -> Vec<Line<'static>> {
         let look = self.look;
-        let bar = look.bar(0.4, Some(0.7), Some(Level::Ok), 20);
-        let mut first = vec![look.plain("  ")];
-        first.extend(bar);
-        first.push(look.plain("  held by running requests (usage), then what else"));
         let limits = self.model.limits;
-        let from = format!(
-            "from {} and {}.",
-            percent(limits.warn),
-            percent(limits.crit)
-        );
-        let texts = [
-            "                        is occupied (fill): cache that gives way when needed"
-                .to_owned(),
-            format!("  ok, WARNING, CRITICAL   {from}"),
-            "  UNKNOWN                 nothing is known, which is not 0; the reason is beside it"
-                .to_owned(),
-            "  OLD                     was so when it was last heard; nothing is known of now"
-                .to_owned(),
-            "  ?  in a graph           unknown then; a blank: nothing was heard".to_owned(),
-            "  hottest                 the fullest of several pools (ranks, engines)".to_owned(),
-            "  queued                  wait to be scheduled; transfer, prealloc, inflight and"
-                .to_owned(),
-            "                          bootstrap: between prefill and decode".to_owned(),
-            "  TTFT, TPOT              time to the first token, and for each one after it"
-                .to_owned(),
-            String::new(),
-            "  q, Esc, Ctrl-C  quit     p  pause, go on     ?  this page, and back".to_owned(),
+        let (warn, crit) = (percent(limits.warn), percent(limits.crit));
+        let from = format!("from {warn} and {crit}");
+        let words = [
+            ("ok, WARNING, CRITICAL", &*from),
+            (
+                "UNKNOWN",
+                "nothing is known, which is not 0; the reason is beside it",
+            ),
+            (
+                "OLD",
+                "was so when it was last heard; nothing is known of now",
+            ),
+            ("?  in a graph", "unknown then; a blank: nothing was heard"),
+            ("hottest", "the fullest of several pools (ranks, engines)"),
+            (
+                "queued",
+                "wait to be scheduled; transfer, prealloc, inflight and bootstrap: between \
+                 prefill and decode",
+            ),
+            (
+                "TTFT, TPOT",
+                "time to the first token, and for each one after it",
+            ),
+            (
+                "KV start to end",
+                "the role's usage when a request came, and when it ended",
+            ),
         ];
         let mut lines = vec![
             Line::from(look.strong("kvgauge status --watch")),
             Line::default(),
         ];
-        lines.push(Line::from(first));
-        lines.extend(texts.map(|text| Line::from(look.plain(text))));
+        // Beside the words where there is room, else after them.
+        let wide = self.columns >= HELP_BESIDE;
+        let room = self
+            .columns
+            .saturating_sub(if wide { HELP_TEXT } else { 4 });
+        let mut bar = vec![look.plain("  ")];
+        bar.extend(look.bar(0.4, Some(0.7), Some(Level::Ok), 20));
+        let mut bar = Some(Line::from(bar));
+        let text = "held by running requests (usage), then what else is occupied (fill): cache \
+                    that gives way when needed";
+        for text in wrap(text, self.columns.saturating_sub(HELP_TEXT)) {
+            let mut line = bar.take().unwrap_or_default();
+            let blanks = HELP_TEXT.saturating_sub(line.width());
+            line.push_span(look.plain(format!("{}{text}", " ".repeat(blanks))));
+            lines.push(line);
+        }
+        for (word, text) in words {
+            let (mut first, texts) = if wide {
+                (format!("  {word}"), wrap(text, room))
+            } else {
+                ("  ".to_owned(), wrap(&format!("{word}: {text}"), room))
+            };
+            for text in texts {
+                let indent = match first.len() {
+                    0 => self.columns.saturating_sub(room),
+                    _ if wide => HELP_TEXT,
+                    _ => 2,
+                };
+                let text = format!("{}{text}", padded(&first, indent));
+                lines.push(Line::from(look.plain(text)));
+                first.clear();
+            }
+        }
+        let keys = if wide {
+            ["", "q, Esc, Ctrl-C  quit     p  pause, go on     ?  back"]
+        } else {
+            ["", "q quit   p pause, go on   ? back"]
+        };
+        // The way out stays, however low the window is.
+        lines.truncate(height.saturating_sub(keys.len()));
+        lines.extend(keys.map(|text| Line::from(look.plain(format!("  {text}")))));
         lines
     }
 }

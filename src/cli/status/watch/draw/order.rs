@@ -31,10 +31,10 @@ pub(super) struct Counts {
 const ALL: usize = usize::MAX - 1;
 
 /// Gives each part its room. `parts` are in the order of [`What`].
-pub(super) fn plan(parts: Vec<Part>, height: usize, counts: Counts) -> Plan {
+pub(super) fn plan(parts: Vec<Part<'_>>, height: usize, counts: Counts) -> Plan<'_> {
     let mut plan = Plan::new(parts, height);
     let roles = |lines: usize| counts.roles.saturating_sub(1) + lines - 1;
-    let hot_pools = |plan: &mut Plan, most: usize| {
+    let hot_pools = |plan: &mut Plan<'_>, most: usize| {
         if let Some(size) = counts.hot_pools.min(most).checked_sub(1) {
             plan.wish_up_to(What::Pools, size);
         }

@@ -2,19 +2,30 @@
 
 use super::super::model::Model;
 use super::super::moment::{Moment, Quantiles, RequestSays, Traffic};
+use super::plan::Size;
 use super::roles::Roles;
-use super::text::{Look, clock, millis, padded, rate, width};
+use super::text::{Look, clock, millis, padded, rate, short, width};
 use crate::cli::role_line::{number, percent};
 use crate::cli::status::report::{Level, Limits};
-use ratatui::text::Line;
+use ratatui::text::{Line, Span};
+use std::rc::Rc;
+
+/// The title of a part, and whether it is of now.
+pub(super) fn title(look: Look, name: &'static str, old: bool) -> Vec<Span<'static>> {
+    let mut title = vec![look.strong(name)];
+    if old {
+        title.push(look.wrong(" OLD"));
+    }
+    title
+}
 
 /// In a line, and in three.
-pub(super) fn traffic(look: Look, moment: &Moment) -> Vec<Vec<Line<'static>>> {
+pub(super) fn traffic(look: Look, moment: &Moment, old: bool) -> Vec<Vec<Line<'static>>> {
     let Some(traffic) = &moment.traffic else {
         let why = "traffic: not known here, as no kvgauge is asked that sees the requests";
         return vec![vec![Line::from(look.faint(why))]];
     };
-    let rates = rates(look, traffic);
+    let rates = rates(look, traffic, old);
     let quantiles = [("TTFT", traffic.ttft_ms), ("TPOT", traffic.tpot_ms)];
     let window = traffic.window_s.unwrap_or(60);
     let all = quantiles.map(|(name, all)| quantiles_line(look, name, all, window));
@@ -24,17 +35,13 @@ pub(super) fn traffic(look: Look, moment: &Moment) -> Vec<Vec<Line<'static>>> {
     ]
 }
 
-fn rates(look: Look, traffic: &Traffic) -> Line<'static> {
+fn rates(look: Look, traffic: &Traffic, old: bool) -> Line<'static> {
+    let mut line = title(look, "traffic", old);
     let Some(requests) = traffic.requests_per_s else {
-        return Line::from(vec![
-            look.strong("traffic"),
-            look.plain("  rates unknown yet: they come with the next look"),
-        ]);
+        line.push(look.plain("  rates unknown yet: they come with the next look"));
+        return Line::from(line);
     };
-    let mut line = vec![
-        look.strong("traffic"),
-        look.plain(format!("  {} requests/s", rate(requests))),
-    ];
+    line.push(look.plain(format!("  {} requests/s", rate(requests))));
     match traffic.failed_per_s {
         Some(failed) if failed > 0.0 => {
             line.push(look.levelled(format!("  {} FAILED/s", rate(failed)), Level::Critical));
@@ -85,16 +92,19 @@ pub(super) fn hot_pools(moment: &Moment, limits: Limits) -> usize {
         .count()
 }
 
-/// With one pool, two, … and all.
-pub(super) fn pools(roles: &Roles<'_>, moment: &Moment, limits: Limits) -> Vec<Vec<Line<'static>>> {
+/// With one pool, two, … and all, of which no more than `most` are looked at.
+pub(super) fn pools(
+    roles: &Roles<'_>,
+    moment: &Moment,
+    limits: Limits,
+    most: usize,
+) -> Vec<Size<'static>> {
     let look = roles.look;
     let total = moment.pools.len() as u64 + moment.pools_left_out;
-    let title = Line::from(vec![
-        look.strong("pools"),
-        look.plain(format!("  the fullest of {}", number(total))),
-    ]);
-    let names: Vec<String> = moment
-        .pools
+    let mut title = title(look, "pools", roles.is_old());
+    title.push(look.plain(format!("  the fullest of {}", number(total))));
+    let pools = &moment.pools[..moment.pools.len().min(most)];
+    let names: Vec<String> = pools
         .iter()
         .map(|pool| {
             let model = pool
@@ -116,13 +126,13 @@ pub(super) fn pools(roles: &Roles<'_>, moment: &Moment, limits: Limits) -> Vec<V
         .map(|name| width(name))
         .max()
         .unwrap_or_default();
-    let lines = moment.pools.iter().zip(&names).map(|(pool, name)| {
+    let lines = pools.iter().zip(&names).map(|(pool, name)| {
         let mut line = vec![look.plain(format!("  {} ", padded(name, widest)))];
         match pool.usage.filter(|usage| (0.0..=1.0).contains(usage)) {
             Some(usage) => {
-                let level = limits.level(usage);
+                let level = Some(limits.level(usage)).filter(|_| !roles.is_old());
                 let wide = roles.width.saturating_sub(widest + 40).clamp(8, 40);
-                line.extend(look.bar(usage, None, Some(level), wide));
+                line.extend(look.bar(usage, None, level, wide));
                 line.push(look.strong(format!(" {:>7}", percent(usage))));
             }
             None => line.push(look.levelled("usage unknown", Level::Unknown)),
@@ -132,7 +142,7 @@ pub(super) fn pools(roles: &Roles<'_>, moment: &Moment, limits: Limits) -> Vec<V
         }
         Line::from(line)
     });
-    growing(&title, &lines.collect::<Vec<_>>())
+    growing(Line::from(title), lines)
 }
 
 fn several_models(moment: &Moment, role: &str) -> bool {
@@ -146,7 +156,7 @@ fn several_models(moment: &Moment, role: &str) -> bool {
 }
 
 /// The last things that went wrong.
-pub(super) fn errors(look: Look, moment: &Moment) -> Vec<Vec<Line<'static>>> {
+pub(super) fn errors(look: Look, moment: &Moment) -> Vec<Size<'static>> {
     let lines = moment.errors.iter().map(|error| {
         let who = error.who.as_deref().map(|who| look.name(who, 24));
         let message = look.name(&error.message, 400);
@@ -162,22 +172,26 @@ pub(super) fn errors(look: Look, moment: &Moment) -> Vec<Vec<Line<'static>>> {
             look.plain(text),
         ])
     });
-    growing(
-        &Line::from(look.strong("last errors")),
-        &lines.collect::<Vec<_>>(),
-    )
+    growing(Line::from(look.strong("last errors")), lines)
 }
 
-pub(super) fn requests(look: Look, moment: &Moment) -> Vec<Vec<Line<'static>>> {
+/// A table, as lines of words would not fit: at 80 columns all but the path has room.
+pub(super) fn requests(look: Look, moment: &Moment) -> Vec<Size<'static>> {
     let lines = moment
         .requests
         .iter()
         .map(|request| request_line(look, request));
-    growing(
-        &Line::from(look.strong("last requests")),
-        &lines.collect::<Vec<_>>(),
-    )
+    let names = ["TTFT", "took", "in", "out"].map(|name| format!(" {name:>7}"));
+    let names = format!("{:18}{}", "KV start to end", names.concat());
+    let title = vec![
+        look.strong(padded("last requests", OUTCOME_END)),
+        look.faint(names),
+    ];
+    growing(Line::from(title), lines)
 }
+
+/// Where the columns of the outcome end, and those of the KV usage begin.
+const OUTCOME_END: usize = 25;
 
 fn request_line(look: Look, request: &RequestSays) -> Line<'static> {
     let status = request
@@ -185,48 +199,48 @@ fn request_line(look: Look, request: &RequestSays) -> Line<'static> {
         .map_or("none".to_owned(), |status| status.to_string());
     let outcome = request.outcome.as_deref().unwrap_or("unknown");
     let fine = outcome == "complete" && request.status.is_some_and(|status| status < 400);
-    let what = format!("{status:>4} {} ", padded(&look.name(outcome, 18), 9));
-    let mut text = Vec::new();
-    // Where nothing is streamed the first token comes with all others.
-    let ttft = request.ttft_ms.filter(|_| request.stream != Some(false));
-    text.extend(ttft.map(|ms| format!("TTFT {}", padded(&millis(ms), 6))));
-    text.extend(
-        request
-            .duration_ms
-            .map(|ms| format!("took {}", padded(&millis(ms), 6))),
-    );
-    let tokens = [("in", request.input_tokens), ("out", request.output_tokens)];
-    text.extend(
-        tokens
-            .into_iter()
-            .filter_map(|(name, n)| Some(format!("{name} {:>6}", number(n?)))),
-    );
-    let share = |usage: Option<f64>| usage.map_or("unknown".to_owned(), percent);
-    text.push(format!(
-        "KV {} to {}",
-        share(request.kv_start_usage),
-        share(request.kv_end_usage)
-    ));
-    text.extend(request.path.as_deref().map(|path| look.name(path, 40)));
+    let begin = format!("  {} ", clock(&request.timestamp));
+    let room = OUTCOME_END.saturating_sub(width(&begin) + 1);
+    let what = format!("{status:>4} {}", look.name(outcome, room.saturating_sub(5)));
+    let what = format!("{} ", padded(&what, room));
+    let unknown = || "unknown".to_owned();
+    let share = |usage: Option<f64>| usage.map_or_else(unknown, percent);
+    let (start, end) = (share(request.kv_start_usage), share(request.kv_end_usage));
+    let ttft = match request.stream {
+        // Where nothing is streamed the first token comes with all others.
+        Some(false) => "-".to_owned(),
+        _ => request.ttft_ms.map_or_else(unknown, millis),
+    };
+    let rest = [
+        ttft,
+        request.duration_ms.map_or_else(unknown, millis),
+        request.input_tokens.map_or_else(unknown, short),
+        request.output_tokens.map_or_else(unknown, short),
+    ];
+    let mut text = format!("{start:>7} to {end:<7}");
+    text.extend(rest.map(|value| format!(" {value:>7}")));
+    if let Some(path) = &request.path {
+        text.push_str(&format!("  {}", look.name(path, 40)));
+    }
     Line::from(vec![
-        look.faint(format!("  {} ", clock(&request.timestamp))),
+        look.faint(begin),
         if fine {
             look.plain(what)
         } else {
             look.wrong(what)
         },
-        look.plain(text.join("  ")),
+        look.plain(text),
     ])
 }
 
 /// A title with one line, with two, … and with all.
-fn growing(title: &Line<'static>, lines: &[Line<'static>]) -> Vec<Vec<Line<'static>>> {
+fn growing(title: Line<'static>, lines: impl Iterator<Item = Line<'static>>) -> Vec<Size<'static>> {
+    let lines: Rc<[Line<'static>]> = [title].into_iter().chain(lines).collect();
     let with = |n: usize| {
-        [title.clone()]
-            .into_iter()
-            .chain(lines[..n].iter().cloned())
+        let lines = lines.clone();
+        Size::new(n, move || lines[..n].to_vec())
     };
-    (1..=lines.len()).map(|n| with(n).collect()).collect()
+    (2..=lines.len()).map(with).collect()
 }
 
 /// What is said where there are no roles.

@@ -1,10 +1,12 @@
 //! The roles: how full, how it has been, who waits.
 
 use super::super::model::{Model, Role, Still};
-use super::text::{Look, ago, padded, short, width};
+use super::plan::Size;
+use super::text::{self, Look, ago, padded, short, width};
 use crate::cli::role_line::{RoleSays, number, percent, words};
-use crate::cli::status::report::{Level, PoolSays};
+use crate::cli::status::report::{Level, PoolSays, left_out};
 use ratatui::text::{Line, Span};
+use std::rc::Rc;
 use std::time::Instant;
 
 /// Seconds that the graph shows, in a narrow and in a wide window.
@@ -25,6 +27,8 @@ pub(super) struct Roles<'a> {
     pub(super) width: usize,
     /// What each of the model's roles is called here.
     titles: Vec<String>,
+    /// Columns of the widest.
+    title_width: usize,
 }
 
 /// What a level is called.
@@ -42,51 +46,77 @@ pub(super) fn word(level: Level) -> &'static str {
 impl<'a> Roles<'a> {
     pub(super) fn new(look: Look, model: &'a Model, now: Instant, width: usize) -> Roles<'a> {
         let titles = model.roles.iter().map(|role| &*role.title);
+        let titles = look.names(titles, width / 3);
+        let widest = titles.iter().map(|title| text::width(title)).max();
         Roles {
             look,
             model,
             now,
             width,
-            titles: look.names(titles, width / 3),
+            titles,
+            title_width: widest.unwrap_or_default(),
         }
     }
 
     /// In sizes: as many as there is room for with a line each, all with a line, with two, three, four
-    /// lines, and with blank lines between them.
-    pub(super) fn sizes(&self) -> Vec<Vec<Line<'static>>> {
+    /// lines, and with blank lines between them. None that is higher than `most` by itself.
+    pub(super) fn sizes(&self, most: usize) -> Vec<Size<'_>> {
         let roles: Vec<(&Role, &String)> = self.model.roles.iter().zip(&self.titles).collect();
-        let mut sizes = Vec::new();
         let mut worst = roles.clone();
         // Those as they came keep their order.
         worst.sort_by_key(|(role, _)| std::cmp::Reverse(role.gravest()));
-        for n in 1..roles.len() {
-            let mut lines: Vec<Line<'static>> = worst[..n]
-                .iter()
-                .flat_map(|(r, title)| self.block(r, title, 1))
-                .collect();
-            let rest = &worst[n..];
-            let level = rest.first().map_or(Level::Ok, |(role, _)| role.gravest());
-            lines.push(Line::from(vec![
-                self.look
-                    .plain(format!("and {} more, none worse than ", rest.len())),
-                self.look.levelled(word(level), level),
-            ]));
-            sizes.push(lines);
+        let worst: Rc<[(&Role, &String)]> = worst.into();
+        let mut sizes: Vec<Size<'_>> = Vec::new();
+        for n in 1..roles.len().min(most) {
+            let worst = worst.clone();
+            sizes.push(Size::new(n + 1, move || self.worst(&worst, n)));
+        }
+        if roles.len() > most {
+            return sizes;
         }
         for size in 1..=4 {
-            sizes.push(
-                roles
-                    .iter()
-                    .flat_map(|(role, title)| self.block(role, title, size))
-                    .collect(),
-            );
+            let blocks = roles
+                .iter()
+                .flat_map(|(r, title)| self.block(r, title, size));
+            sizes.push(blocks.chain(self.left_out()).collect::<Vec<_>>().into());
         }
-        let spaced: Vec<Vec<Line<'static>>> = roles
+        let mut spaced: Vec<Vec<Line<'static>>> = roles
             .iter()
             .map(|(role, title)| self.block(role, title, 4))
             .collect();
-        sizes.push(spaced.join(&Line::default()));
+        spaced.extend(self.left_out().map(|line| vec![line]));
+        sizes.push(spaced.join(&Line::default()).into());
         sizes
+    }
+
+    /// So many of the worst, and how many more there are.
+    fn worst(&self, worst: &[(&Role, &String)], n: usize) -> Vec<Line<'static>> {
+        let look = self.look;
+        let (shown, rest) = worst.split_at(n);
+        let mut lines: Vec<Line<'static>> = shown
+            .iter()
+            .flat_map(|(role, title)| self.block(role, title, 1))
+            .collect();
+        let level = rest.first().map_or(Level::Ok, |(role, _)| role.gravest());
+        let mut line = vec![look.plain(format!("and {} more, ", rest.len()))];
+        if self.is_old() {
+            line.push(look.wrong("OLD"));
+        } else {
+            line.push(look.plain("none worse than "));
+            line.push(look.levelled(word(level), level));
+        }
+        if let Some(left_out) = self.left_out() {
+            line.push(look.plain("; "));
+            line.extend(left_out.spans);
+        }
+        lines.push(Line::from(line));
+        lines
+    }
+
+    /// That there are roles of which nothing is known here.
+    fn left_out(&self) -> Option<Line<'static>> {
+        let text = left_out(self.model.roles_left_out)?;
+        Some(Line::from(self.look.levelled(text, Level::Unknown)))
     }
 
     /// Whether there is more to see in the pools than in the roles.
@@ -94,12 +124,7 @@ impl<'a> Roles<'a> {
         self.model.roles.iter().any(|role| role.says.pools > 1)
     }
 
-    fn title_width(&self) -> usize {
-        let widest = self.titles.iter().map(|title| width(title)).max();
-        widest.unwrap_or_default()
-    }
-
-    fn is_old(&self) -> bool {
+    pub(super) fn is_old(&self) -> bool {
         self.model.is_old(self.now)
     }
 
@@ -176,7 +201,7 @@ impl<'a> Roles<'a> {
     fn first(&self, role: &Role, title: &str, alone: bool) -> Line<'static> {
         let look = self.look;
         let says = &role.says;
-        let title = padded(title, self.title_width());
+        let title = padded(title, self.title_width);
         // Where no other line says that a pool is hot, this one does.
         let level = if alone { role.gravest() } else { role.level };
         let (level, colour) = if self.is_old() {

@@ -1,10 +1,14 @@
 //! The sources: how many are up, how old what was read is, and why one is not well.
 
 use super::super::moment::{Moment, SourceSeen};
+use super::plan::Size;
+use super::rest::title;
 use super::text::{Look, ago, padded, width};
 use crate::cli::role_line::words;
 use crate::cli::status::report::Level;
 use ratatui::text::Line;
+use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::time::Duration;
 
 /// Lines that one message may take.
@@ -24,8 +28,10 @@ pub(super) struct Sources<'a> {
     columns: usize,
     /// Since the moment was heard: what was read then is older by that.
     since: Duration,
+    /// Whether nothing is known of now.
+    old: bool,
     /// What each is called here.
-    names: Vec<String>,
+    names: BTreeMap<&'a str, String>,
 }
 
 // === impl Sources ===
@@ -36,45 +42,58 @@ impl<'a> Sources<'a> {
         moment: &'a Moment,
         columns: usize,
         since: Duration,
+        old: bool,
     ) -> Sources<'a> {
-        let names = moment.sources.iter().map(|source| &*source.says.name);
+        let whole = || moment.sources.iter().map(|source| &*source.says.name);
+        let names = look.names(whole(), NAME.min(columns / 3));
         Sources {
             look,
             moment,
             columns,
             since,
-            names: look.names(names, NAME.min(columns / 3)),
+            old,
+            names: whole().zip(names).collect(),
         }
     }
 
     /// In a line; with a line for one that is not well, for two, … for each; with the whole message of
     /// one, … of each; and all sources.
-    pub(super) fn sizes(&self) -> Vec<Vec<Line<'static>>> {
+    pub(super) fn sizes(&self) -> Vec<Size<'static>> {
         let unwell = self.unwell();
         let names = self.widest(unwell.iter().copied());
-        let with = |brief: usize, whole: usize| {
-            let mut lines = vec![self.summary(brief > 0)];
-            for (n, source) in unwell[..brief].iter().enumerate() {
-                let brief = self.brief(source, names);
-                // A line that says it all is not said again.
-                if n < whole && brief.width() > self.columns {
-                    lines.push(self.line(source, names));
-                    lines.extend(self.message(source));
-                } else {
-                    lines.push(brief);
-                }
+        let alone = self.summary(false);
+        let summary = self.summary(true);
+        let briefs: Rc<[Line<'static>]> = unwell.iter().map(|s| self.brief(s, names)).collect();
+        // One after another, and where each ends. A line that says it all is not said again.
+        let mut whole = Vec::new();
+        let mut ends = vec![0];
+        for (source, brief) in unwell.iter().zip(&*briefs) {
+            if brief.width() > self.columns {
+                whole.push(self.line(source, names));
+                whole.extend(self.message(source));
+            } else {
+                whole.push(brief.clone());
             }
-            lines
-        };
-        let mut sizes: Vec<_> = (0..=unwell.len()).map(|n| with(n, 0)).collect();
-        sizes.extend((1..=unwell.len()).map(|n| with(unwell.len(), n)));
-        let names = self.widest(self.moment.sources.iter());
-        let mut all = vec![self.summary(true)];
-        for source in &self.moment.sources {
-            all.push(self.line(source, names));
-            all.extend(self.message(source));
+            ends.push(whole.len());
         }
-        sizes.push(all);
+        let whole: Rc<[Line<'static>]> = whole.into();
+        let all = unwell.len();
+        let mut sizes = vec![Size::from(vec![alone])];
+        for (briefly, wholly) in (1..=all).map(|n| (n, 0)).chain((1..=all).map(|n| (all, n))) {
+            let (briefs, whole, summary) = (briefs.clone(), whole.clone(), summary.clone());
+            let end = ends[wholly];
+            sizes.push(Size::new(1 + end + briefly - wholly, move || {
+                let lines = whole[..end].iter().chain(&briefs[wholly..briefly]);
+                [&summary].into_iter().chain(lines).cloned().collect()
+            }));
+        }
+        let names = self.widest(self.moment.sources.iter());
+        let mut lines = vec![summary];
+        for source in &self.moment.sources {
+            lines.push(self.line(source, names));
+            lines.extend(self.message(source));
+        }
+        sizes.push(lines.into());
         sizes
     }
 
@@ -97,9 +116,8 @@ impl<'a> Sources<'a> {
     }
 
     fn name(&self, source: &SourceSeen) -> &str {
-        let mut all = self.moment.sources.iter().zip(&self.names);
-        let found = all.find(|(other, _)| other.says.name == source.says.name);
-        found.map_or("", |(_, name)| name)
+        let name = self.names.get(&*source.says.name);
+        name.map_or("", String::as_str)
     }
 
     /// How many are up, how old the oldest of what they said is, and who is not up. `lines`: of these
@@ -120,7 +138,8 @@ impl<'a> Sources<'a> {
                 (_, false) => format!(", oldest {read}"),
             });
         }
-        let mut line = vec![look.strong("sources"), look.plain(text)];
+        let mut line = title(look, "sources", self.old);
+        line.push(look.plain(text));
         let down: Vec<String> = down
             .into_iter()
             .map(|source| {
@@ -150,9 +169,9 @@ impl<'a> Sources<'a> {
     fn age(&self, source: &SourceSeen) -> Option<String> {
         match source.age_ms {
             Some(age) => Some(self.read(age)),
-            // Who reads pages itself does not remember.
             None if self.moment.kvgauge.is_some() => Some("never read".to_owned()),
-            None => None,
+            // Who reads pages itself knows of no time before.
+            None => Some("not read since the start".to_owned()),
         }
     }
 
@@ -192,7 +211,11 @@ impl<'a> Sources<'a> {
         let rest: Vec<String> = rest.collect();
         Line::from(vec![
             look.plain(format!("  {} ", padded(self.name(source), names))),
-            look.levelled(padded(&state, 5), level),
+            if self.old {
+                look.plain(padded(&state, 5))
+            } else {
+                look.levelled(padded(&state, 5), level)
+            },
             look.plain(if width(&state) > 5 { "  " } else { " " }),
             look.plain(rest.join("  ")),
         ])

@@ -508,8 +508,9 @@ fn a_large_window_has_more() {
             "23:57:00 448 times, last: POST /v1: the router's answer, status 502",
             "last requests",
             "  23:59:19  200 complete",
-            "TTFT 80 ms",
-            "KV 47.00% to unknown  /v1/completions",
+            "  80 ms ",
+            " 47.00% to unknown",
+            "  /v1/completions",
         ],
     );
 }
@@ -1017,7 +1018,167 @@ fn pages_read_from_here_have_an_age() {
     let text = screen(&model, PLAIN, now, (80, 24));
     has(
         &text,
-        &["sources  1 of 2 up, read under 1 s ago", "NOT UP: down"],
+        &[
+            "sources  1 of 2 up, read under 1 s ago",
+            "NOT UP: down",
+            "  down DOWN  not read since the start",
+        ],
     );
     assert!(!text.contains("never"), "{text}");
+    // What was seen is remembered.
+    let said = Said {
+        sources: vec![SourceSays {
+            state: "down".to_owned(),
+            ..says("up")
+        }],
+        ..Said::default()
+    };
+    let now = now + Duration::from_secs(7);
+    model.take(Heard::Moment(Box::new(Moment::of(said))), now);
+    let text = screen(&model, PLAIN, now, (80, 24));
+    has(&text, &["  up DOWN  read 7 s ago"]);
+}
+
+/// At 80 columns all but the path; at 44 the KV usage. What one request lacks moves nothing.
+#[test]
+fn requests_are_a_table_that_begins_with_the_kv_usage() {
+    let mut moment = moment(&[role("decode", 0.5)]);
+    let request = |stream: bool, outcome: &str, input: u64| {
+        json!({
+            "timestamp": "2026-11-30T23:59:01.5Z", "path": "/v1/completions", "status": 200, "stream": stream,
+            "outcome": outcome, "ttft_ms": 256.0, "duration_ms": 16_000.0, "input_tokens": input,
+            "output_tokens": 785, "kv_start_usage": 0.47, "kv_end_usage": 1.0,
+        })
+    };
+    moment["requests"] = json!([
+        request(true, "complete", 9_414),
+        request(false, "upstream_closed_early", 1_000_000),
+        {"timestamp": "2026-11-30T23:59:01.5Z"},
+    ]);
+    let text = shown(&moment, PLAIN, (80, 40));
+    has(
+        &text,
+        &[
+            "last requests            KV start to end       TTFT    took      in     out\n",
+            "  23:59:01  200 complete  47.00% to 100.00%  256 ms    16 s   9,414     785",
+            "  23:59:01  200 upstrea…  47.00% to 100.00%       -    16 s   1.00M     785",
+            "  23:59:01 none unknown  unknown to unknown unknown unknown unknown unknown",
+        ],
+    );
+    has(&shown(&moment, PLAIN, (100, 40)), &["785  /v1/completions"]);
+    has(
+        &shown(&moment, PLAIN, (46, 40)),
+        &["complete  47.00% to 100.00%"],
+    );
+}
+
+/// No sentence of it is cut, and the keys are always there.
+#[test]
+fn the_help_is_whole() {
+    let now = Instant::now();
+    let model = model(&moment(&[role("decode", 0.5)]), now);
+    let mode = Mode {
+        help: true,
+        ..Mode::default()
+    };
+    for look in [PLAIN, ASCII] {
+        for (width, height) in [(44, 40), (50, 40), (60, 30), (80, 24), (120, 24)] {
+            let rows = rows(&buffer(&model, mode, look, now, (width, height)));
+            let text = rows.join("\n");
+            assert!(!text.contains(['…', '~']), "{width}\n{text}");
+            let words: Vec<&str> = text.split_whitespace().collect();
+            has(
+                &words.join(" "),
+                &["which is not 0; the reason is beside it", "quit", "back"],
+            );
+        }
+    }
+    let low = rows(&buffer(&model, mode, PLAIN, now, (80, 8))).join("\n");
+    has(&low, &["q, Esc, Ctrl-C  quit"]);
+}
+
+/// Of what was heard before nothing is said as if it were so now.
+#[test]
+fn nothing_old_is_said_of_now() {
+    let start = Instant::now();
+    let mut moment = moment(&[role("decode", 0.99)]);
+    moment["kvgauge"]["phase"] = json!("draining");
+    moment["pools"] = json!([pool("decode", "rank 1", 0.99)]);
+    let mut model = model(&moment, start);
+    has(
+        &screen(&model, PLAIN, start, (80, 40)),
+        &["  DRAINING, up 20 min"],
+    );
+    let message = "kvgauge has closed the connection".to_owned();
+    let again = Duration::from_secs(1);
+    // Without a word of its end, and with.
+    let later = start + Duration::from_secs(7);
+    let silent = screen(&model, PLAIN, later, (80, 40));
+    model.take(Heard::Lost { message, again }, start);
+    for text in [silent, screen(&model, PLAIN, start, (80, 40))] {
+        has(
+            &text,
+            &[
+                "  was DRAINING ",
+                "sources OLD  3 of 3 up",
+                "traffic OLD  3.2 requests/s",
+                "pools OLD  ",
+                "decode OLD ",
+            ],
+        );
+        assert!(!text.contains("up 20 min"), "{text}");
+    }
+    let colours = buffer(&model, Mode::default(), COLOUR, start, (80, 40));
+    let green = |cell: &ratatui::buffer::Cell| cell.fg == ratatui::style::Color::Green;
+    let rows = rows(&colours);
+    assert!(!colours.content().iter().any(green), "{rows:?}");
+}
+
+/// Those that kvgauge leaves out, and those that are too many here: the gravest are shown.
+#[test]
+fn roles_that_are_left_out_are_counted() {
+    let mut few = moment(&[role("decode", 0.5), role("prefill", 0.2)]);
+    few["roles_left_out"] = json!(1_200);
+    has(
+        &shown(&few, PLAIN, (80, 24)),
+        &["\n1,200 more roles: kvgauge status, /kv\n"],
+    );
+    has(
+        &shown(&few, PLAIN, (80, 8)),
+        &["1,200 more roles are not in it"],
+    );
+    has(&shown(&few, PLAIN, (30, 5)), &["1200 more"]);
+    let mut many: Vec<Value> = (0..400).map(|n| role(&format!("model-{n}"), 0.5)).collect();
+    many[399] = role("model-399", 0.97);
+    let text = shown(&moment(&many), PLAIN, (80, 24));
+    has(
+        &text,
+        &[
+            "CRITICAL: model-399 97.00%",
+            "model-399 CRITICAL ",
+            "more, none worse than ok; 144 more roles: kvgauge status, /kv",
+        ],
+    );
+}
+
+/// The number of the worst is there in each window, however long the names are.
+#[test]
+fn a_long_name_does_not_hide_the_number() {
+    for (n, size) in [(1, (44, 7)), (1, (44, 12)), (20, (44, 7)), (20, (60, 12))] {
+        let roles: Vec<Value> = (0..n)
+            .map(|n| {
+                let mut role = role(&format!("{}-{n}", "a-very-long-name".repeat(4)), 0.41);
+                role["pools"] = json!(4);
+                role["max"] = json!(0.9876);
+                role["missing"] = json!({"count": 1, "reason": "stale"});
+                role
+            })
+            .collect();
+        let text = shown(&moment(&roles), PLAIN, size);
+        let line = text.lines().find(|line| line.starts_with("CRITICAL: "));
+        assert!(line.is_some_and(|line| line.contains("98.76%")), "{text}");
+        if n > 1 {
+            has(&text, &["more"]);
+        }
+    }
 }

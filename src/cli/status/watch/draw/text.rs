@@ -5,6 +5,8 @@ use crate::cli::role_line::{number, shown, shown_up_to};
 use crate::cli::status::report::Level;
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::time::Duration;
 
 /// Characters of a message that are shown.
@@ -144,17 +146,33 @@ impl Look {
         columns: usize,
     ) -> Vec<String> {
         let whole: Vec<String> = texts.map(|text| self.safe(&shown(text))).collect();
-        let cut: Vec<String> = whole.iter().map(|text| self.cut(text, columns)).collect();
-        let one = |(at, text): (usize, &String)| {
-            let others = cut.iter().zip(&whole);
-            let others = others.filter(|(cut_to, other)| **cut_to == cut[at] && *other != text);
+        // All that look the same when they are cut, in order: what is most like one stands beside it.
+        let mut same: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
+        for text in &whole {
+            same.entry(self.cut(text, columns))
+                .or_default()
+                .insert(text);
+        }
+        let one = |text: &String| {
+            let cut = self.cut(text, columns);
+            let Some(texts) = same.get(&cut) else {
+                return cut;
+            };
+            let before = texts.range::<&str, _>(..text.as_str()).next_back();
+            let after = (Bound::Excluded(text.as_str()), Bound::<&str>::Unbounded);
+            let after = texts.range::<&str, _>(after).next();
             // All that look like this one begin alike, at least as far as this.
-            match others.map(|(_, other)| alike(text, other)).max() {
+            match before
+                .into_iter()
+                .chain(after)
+                .map(|other| alike(text, other))
+                .max()
+            {
                 Some(alike) => self.cut_before(text, alike, columns),
-                None => cut[at].clone(),
+                None => cut,
             }
         };
-        whole.iter().enumerate().map(one).collect()
+        whole.iter().map(one).collect()
     }
 
     /// Its beginning, and what follows about the first so many characters.
@@ -256,7 +274,7 @@ pub(super) fn padded(text: &str, columns: usize) -> String {
 }
 
 /// Lines of at most so many columns, cut at blanks.
-fn wrap(text: &str, columns: usize) -> Vec<String> {
+pub(super) fn wrap(text: &str, columns: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {
         let Some(line) = lines.last_mut() else { break };
