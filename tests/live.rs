@@ -564,6 +564,54 @@ fn of_very_many_models_those_that_matter_are_shown() {
     );
 }
 
+/// Whatever a page calls its models, an event and the history are as short as others, and go together.
+#[test]
+fn names_of_a_hostile_page_are_cut_alike_everywhere() {
+    let model = |n: usize| format!("{n:04}{}{n:04}", "<\u{202e}é>".repeat(1_000));
+    let line = |n: usize| {
+        let usage = f64::from(u32::try_from(n).unwrap()) / 2000.0;
+        let labels = |rank| format!("engine=\"{rank}\",model_name=\"{}\"", model(n));
+        format!(
+            "vllm:kv_cache_usage_perc{{{}}} {usage}\nvllm:kv_cache_usage_perc{{{}}} 0\n",
+            labels("0"),
+            labels("1"),
+        )
+    };
+    let page = Page::text((0..200).map(line).collect::<String>());
+    let (kvgauge, _upstream) = with(&page);
+    kvgauge.until_up("decode");
+    let mut listener = Listener::to(&kvgauge);
+    let moment = listener.until("all", |moment| moment["roles_left_out"] == 136);
+    let size = moment.to_string().len();
+    assert!(size < 256 * 1024, "{size}");
+    let texts = |of: &Value, name: &str| -> Vec<String> {
+        let of = of.as_array().unwrap().iter();
+        of.filter_map(|one| Some(one[name].as_str()?.to_owned()))
+            .collect()
+    };
+    let models = texts(&moment["roles"], "model");
+    assert_eq!(models.len(), 64);
+    assert!(models.iter().all(|model| model.chars().count() == 200));
+    let told_apart: std::collections::BTreeSet<&String> = models.iter().collect();
+    assert_eq!(told_apart.len(), 64);
+    for pool in texts(&moment["pools"], "model") {
+        assert!(models.contains(&pool), "{pool}");
+    }
+    for pool in texts(&moment["pools"], "pool") {
+        assert!(pool.chars().count() <= 200, "{pool}");
+    }
+    // The page and the terminal look for a role's past by its model.
+    eventually("a past of those models", || {
+        let history = history(&kvgauge);
+        let past = texts(&history["roles"], "model");
+        let alike = past.iter().all(|model| model.chars().count() == 200);
+        (!past.is_empty() && alike).then_some(())
+    });
+    // What is whole stays so.
+    let all = get(kvgauge.admin, "/kv").json();
+    assert_eq!(all["roles"][0]["model"], model(0));
+}
+
 #[test]
 fn both_ask_for_the_token_and_take_get_and_head_alone() {
     let folder = tempfile::tempdir().unwrap();

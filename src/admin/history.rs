@@ -2,7 +2,7 @@
 
 use super::gzip::gzip;
 use super::moment::timestamp;
-use super::{Answer, Shared, page};
+use super::{Answer, Shared, page, short};
 use crate::exposition::takes_gzip;
 use crate::kv::Unknown;
 use crate::publish::{History, Mark, Now, Past, RoleHistory, STEP};
@@ -124,15 +124,16 @@ impl Serialize for Role<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Role { history, role } = *self;
         let reasons = history.reasons(role).map(|why| why.map(Unknown::as_str));
+        let fullest = history.fullest(role).map(|name| name.map(short::name));
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("role", role.role.as_str())?;
-        map.serialize_entry("model", &role.model)?;
+        map.serialize_entry("model", &role.model.as_deref().map(short::name))?;
         for (name, numbers) in columns(history.values(role)) {
             map.serialize_entry(name, &numbers)?;
         }
         map.serialize_entry("queues", &Object::of(columns(history.queues(role))))?;
         map.serialize_entry("unknown", &Array::of(reasons))?;
-        map.serialize_entry("fullest", &Array::of(history.fullest(role)))?;
+        map.serialize_entry("fullest", &Array::of(fullest))?;
         map.end()
     }
 }
@@ -142,7 +143,7 @@ impl Serialize for MarkAt<'_> {
         let time = (self.now.unix + self.mark.at).saturating_sub(self.now.at);
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("time", &time.as_secs())?;
-        map.serialize_entry("text", &self.mark.text)?;
+        map.serialize_entry("text", &short::message(&self.mark.text))?;
         map.end()
     }
 }

@@ -15,6 +15,7 @@ mod places;
 mod requests;
 mod server;
 mod sharing;
+mod short;
 mod stall;
 mod web;
 

@@ -1,7 +1,7 @@
 //! What one moment looks like: an event of `/kv/stream`. Its schema is `docs/live.schema.json`.
 
 use super::requests::{Requests, Wrong};
-use super::{Shared, json};
+use super::{Shared, json, short};
 use crate::config::{CRIT, WARN};
 use crate::engine;
 use crate::kv::{Pool, Reading, Role, RoleState, SourceState, Unknown};
@@ -112,7 +112,11 @@ fn roles(states: &[RoleState], headline: Option<&RoleState>) -> (Vec<Value>, usi
     let left_out = shown.len().saturating_sub(MOST_ROLES);
     shown.truncate(MOST_ROLES);
     shown.sort_by_key(|(at, _)| *at);
-    let shown = shown.into_iter().map(|(_, state)| json::role(state));
+    let shown = shown.into_iter().map(|(_, state)| {
+        let mut role = json::role(state);
+        role["model"] = json!(state.model.as_deref().map(short::name));
+        role
+    });
     (shown.collect(), left_out)
 }
 
@@ -141,9 +145,9 @@ fn pools(sources: &[Arc<SourceState>], now: Instant, max_age: Duration) -> (Vec<
     let shown = pools.into_iter().map(|(source, reading, pool)| {
         json!({
             "role": engine::pool_role(source, pool).map(Role::as_str),
-            "model": pool.model,
-            "source": source.name,
-            "pool": engine::pool_label(reading, pool),
+            "model": pool.model.as_deref().map(short::name),
+            "source": short::name(&source.name),
+            "pool": engine::pool_label(reading, pool).as_deref().map(short::name),
             "kind": pool.kind.as_str(),
             "usage": pool.usage.ok(),
             "unknown": pool.usage.err().map(Unknown::as_str),
@@ -163,16 +167,16 @@ fn source(source: &SourceState, now: Instant, max_age: Duration) -> Value {
     let since = |at: Instant| millis(now.saturating_duration_since(at));
     let reading = source.reading.as_deref();
     json!({
-        "name": source.name,
-        "url": source.url,
+        "name": short::name(&source.name),
+        "url": short::text(&source.url),
         "role": source.roles.only().map(Role::as_str),
-        "engine": reading.and_then(|reading| reading.engine.as_deref()),
+        "engine": reading.and_then(|reading| reading.engine.as_deref()).map(short::name),
         "state": json::state(source),
         "age_ms": source.taken.map(since),
         "unchanged_ms": source.unchanged_since.map(since),
         "stands_still": engine::stands_still(source, now, max_age),
         "unknown": json::unknown(source, now, max_age).map(Unknown::as_str),
-        "message": message(source),
+        "message": message(source).as_deref().map(short::message),
     })
 }
 
@@ -216,8 +220,8 @@ fn errors(incidents: &Incidents, requests: &[Wrong], now: Now) -> Vec<Value> {
         json!({
             "timestamp": timestamp(Duration::from_millis(ms)),
             "count": wrong.count,
-            "who": wrong.who,
-            "message": wrong.message,
+            "who": short::text(&wrong.who),
+            "message": short::message(&wrong.message),
         })
     });
     shown.collect()

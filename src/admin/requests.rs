@@ -1,13 +1,11 @@
 //! The last requests, and the last that went wrong, from what the log's writer keeps. Lines are parsed only
 //! when someone looks, and only where there are new ones.
 
+use super::short;
 use crate::telemetry::log::{Failure, Recent};
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
-
-/// Characters of a text that are shown.
-const MOST_SHOWN: usize = 200;
 
 /// The last requests as they are shown.
 #[derive(Default)]
@@ -93,12 +91,12 @@ impl Line {
     fn shown(&self) -> Value {
         json!({
             "timestamp": self.timestamp,
-            "id": short(&self.id),
-            "method": short(&self.method),
-            "path": short(&self.path),
+            "id": self.id.as_deref().map(short::text),
+            "method": self.method.as_deref().map(short::text),
+            "path": self.path.as_deref().map(short::text),
             "status": self.status,
             "outcome": self.outcome,
-            "model": short(&self.asked_model).or(short(&self.model)),
+            "model": self.asked_model.as_deref().or(self.model.as_deref()).map(short::name),
             "stream": self.stream,
             "ttft_ms": self.ttft_ms,
             "tpot_ms": self.tpot_ms,
@@ -146,8 +144,4 @@ impl Wrong {
             message,
         })
     }
-}
-
-fn short(text: &Option<String>) -> Option<String> {
-    Some(text.as_ref()?.chars().take(MOST_SHOWN).collect())
 }

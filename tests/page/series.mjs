@@ -12,7 +12,7 @@ cpSync(fileURLToPath(new URL("../../src/admin/web", import.meta.url)), folder, {
 writeFileSync(join(folder, "package.json"), '{"type":"module"}');
 const { Series, spans } = await import(join(folder, "series.js"));
 const { events } = await import(join(folder, "feed.js"));
-const { hotLevel, level, mostUrgent, tokensInWords, usageInShort } = await import(join(folder, "words.js"));
+const { allLegible, hotLevel, legible, level, mostUrgent, tokensInWords, usageInShort } = await import(join(folder, "words.js"));
 rmSync(folder, { recursive: true });
 
 const decode = (usage, model = "m") => ({ role: "decode", model, usage, unknown: usage === null ? "unreachable" : null });
@@ -102,6 +102,16 @@ for (const tokens of [{}, { used: 1 }, { capacity: 2 }, { used: 1, capacity: 2 }
 
 // Runs of the same reason.
 assert.deepEqual(spans([1, 2, 3, 4, 5], [null, "a", "a", "b", null]), [[2, 3, "a"], [4, 4, "b"]]);
+
+// Texts from elsewhere show what is in them, and leave alone what stands beside them.
+for (const text of ["", "rank 2", "Qwen/Qwen3-8B", "qwen\\u", "日本語 é", "น้ำ"]) assert.equal(legible(text), text);
+assert.equal(legible("\u202e0\u0000\u009b\u200b\u00ad\u2029\u00a0\u3164"), "\\u{202e}0\\u{0}\\u{9b}\\u{200b}\\u{ad}\\u{2029}\\u{a0}\\u{3164}");
+assert.equal(legible(`m${"\u0301".repeat(300)}n`), "m\u0301\u0301\u0301…n");
+assert.equal(legible("מודל"), "\u2068מודל\u2069");
+assert.deepEqual(
+  allLegible({ a: [null, 0.5, "\u202e0"], b: { model: "\u200b", n: null, up: true } }),
+  { a: [null, 0.5, "\\u{202e}0"], b: { model: "\\u{200b}", n: null, up: true } },
+);
 
 // An event stream in pieces, however it is cut.
 const text = ": hello\r\n\r\nevent: moment\r\nid: 1\r\ndata: {\"a\":\r\ndata: 1}\r\n\r\nevent: moment\ndata:2\n\ndata: other\n\n";

@@ -98,6 +98,86 @@ try {
     await browser.until("requests are known", () => /running: now 3/.test(document.querySelector('figure[data-chart="requests decode"] .plot + .aloud').textContent));
     assert.match(await page.locator('figure[data-chart="usage decode"] .plot + .aloud').textContent(), /unknown from/);
 
+    // Of a role that has never been known it is said once.
+    now = { ...moment, pools: [], roles: [{ ...nothing, role: "prefill", unknown: "absent" }] };
+    await browser.until("never known", () => /^not known once in the last \d+ s$/.test(document.querySelector('.card[data-role="prefill"] .since')?.textContent));
+
+    // Names of others neither turn numbers round, nor widen a table, nor paint over the page.
+    const evil = `\u202e0${"\u0301".repeat(300)}`;
+    const long = `/v1/${"a".repeat(195)}`;
+    now = {
+      ...moment,
+      roles: [{ ...hot, usage: 0.4, max: 0.97, model: evil, missing: null, preempted: 7 }],
+      pools: [{ ...pool(0, 0.97), pool: evil, model: evil, source: long }, { ...pool(1, 0.1), model: evil, pool: "עברית" }],
+      sources: [{ name: long, url: `http://${long}`, role: "decode", engine: evil, state: "down", age_ms: 1, unchanged_ms: null, stands_still: false, unknown: null, message: long }],
+      requests: [{ ...request, path: long, model: long, id: long, status: null, outcome: "upstream_aborted" }],
+      errors: [{ timestamp: request.timestamp, count: 3, who: `POST ${long}`, message: `${evil}${long}` }],
+    };
+    await browser.until("the evil names", () => document.querySelector('.card[data-role="decode"] .part')?.textContent.includes("202e"));
+    assert.match(await decode.locator(".part").innerText(), /: \\u\{202e\}0\u0301{3}…, 97\.0 %, critical/);
+    assert(!/[\u202a-\u202e\u2066\u2067]/.test(await page.innerText("body")));
+    assert((await page.locator("#pools").innerText()).includes("\u2068עברית\u2069"));
+    assert.match(await decode.innerText(), /preempted\s+7\s+since its start/);
+    for (const width of [1440, 1024, PHONE.width]) {
+      await page.setViewportSize({ width, height: 900 });
+      await browser.settled();
+      const boxes = await page.locator(".sheet").evaluateAll((all) => all.map((one) => [one.firstElementChild.id, one.scrollWidth - one.clientWidth]));
+      for (const [id, by] of boxes) assert(by <= 0, `${id} is ${by} px wider than its box at ${width}`);
+      assert(await page.evaluate(() => document.documentElement.scrollWidth <= document.documentElement.clientWidth), `the page at ${width}`);
+      await page.locator("#h-pools").scrollIntoViewIfNeeded();
+      await page.screenshot({ path: `${process.argv[3]}/told-evil-${width}.png`, fullPage: true });
+    }
+    await page.setViewportSize(DESKTOP);
+    assert.equal(await page.locator("#requests tbody th").getAttribute("title"), `POST ${long}`);
+    assert(await page.locator("#requests tbody td").nth(1).evaluate((td) => td.getBoundingClientRect().right < innerWidth), "the outcome is seen");
+    const heights = await page.locator("#pools tbody tr").evaluateAll((all) => all.map((tr) => tr.getBoundingClientRect().height));
+    assert(heights.every((height) => height < 48), String(heights));
+
+    // A chosen moment says its time at the chart, and stays at it while time goes on; a tap's as well as a key's.
+    const figure = page.locator('figure[data-chart^="requests decode"]');
+    const at = () => figure.locator(".at").textContent();
+    const passes = async () => {
+      const points = await page.evaluate(() => window.kvgauge.points());
+      await browser.until("three more steps", (before) => window.kvgauge.points() >= before + 3, points);
+    };
+    const stays = async (chosen) => {
+      assert.match(chosen, /^at \d\d:\d\d:\d\d$/);
+      await passes();
+      assert.equal(await at(), chosen);
+      assert.equal(await page.locator("#hint").textContent(), chosen);
+    };
+    await figure.locator(".plot").focus();
+    await page.keyboard.press("ArrowLeft");
+    const [ring, legend] = await figure.evaluate((one) => {
+      const plot = one.querySelector(".plot");
+      const style = getComputedStyle(plot);
+      return [plot.getBoundingClientRect().top - Number.parseFloat(style.outlineOffset) - Number.parseFloat(style.outlineWidth), one.querySelector(".legend").getBoundingClientRect().bottom];
+    });
+    assert(ring >= legend, `the ring at ${ring} px goes through the legend, which ends at ${legend} px`);
+    await stays(await at());
+    await page.keyboard.press("Escape");
+    assert.equal(await at(), "");
+    await page.setViewportSize(PHONE);
+    await browser.settled();
+    const devtools = await browser.context.newCDPSession(page);
+    await devtools.send("Emulation.setTouchEmulationEnabled", { enabled: true });
+    // From one chart to another: the tap takes the focus along.
+    await page.locator('figure[data-chart="tokens in"] .plot').focus();
+    await figure.scrollIntoViewIfNeeded();
+    const box = await figure.locator(".u-over").boundingBox();
+    await devtools.send("Input.dispatchTouchEvent", { type: "touchStart", touchPoints: [{ x: Math.round(box.x + 0.9 * box.width), y: Math.round(box.y + box.height / 2) }] });
+    await devtools.send("Input.dispatchTouchEvent", { type: "touchEnd", touchPoints: [] });
+    await browser.until("the tapped moment", () => document.querySelector('figure[data-chart^="requests decode"] .at').textContent !== "");
+    await browser.settled();
+    await stays(await at());
+    await browser.glimpse("told-chosen-phone");
+    await devtools.send("Emulation.setTouchEmulationEnabled", { enabled: false });
+    await page.setViewportSize(DESKTOP);
+
+    // Tokens in and out are not of one size.
+    const charts = await page.evaluate(() => window.kvgauge.charts());
+    assert(charts.includes("tokens in") && charts.includes("tokens out"), String(charts));
+
     // Of very many models those that are the worst off, and how many more there are.
     const many = Array.from({ length: 64 }, (_, n) => ({ ...nothing, role: "decode", model: `m${n}`, usage: n === 50 ? 0.99 : 0.1, pools: 1 }));
     now = { ...moment, roles: many, roles_left_out: 936 };

@@ -57,10 +57,9 @@ function plan(drawn, series) {
       id: "requests", title: "Requests a second", format: rate, axis: short, nothing: "unknown",
       lines: [line("traffic/requests_per_s", "ended", "c1"), line("traffic/failed_per_s", "failed", "c4", "dashed")],
     },
-    {
-      id: "tokens", title: "Tokens a second", format: rate, axis: short, nothing: "unknown",
-      lines: [line("traffic/output_tokens_per_s", "out", "c1"), line("traffic/input_tokens_per_s", "in", "c2", "dashed")],
-    },
+    // Prompts are often hundreds of times what is written: each has an axis of its own.
+    { id: "tokens out", title: "Tokens out a second", format: rate, axis: short, nothing: "unknown", lines: [line("traffic/output_tokens_per_s", "out", "c1")] },
+    { id: "tokens in", title: "Tokens in a second", format: rate, axis: short, nothing: "unknown", lines: [line("traffic/input_tokens_per_s", "in", "c2", "dashed")] },
   );
   return charts;
 }
@@ -73,6 +72,8 @@ export class Charts {
   #charts = [];
   #planned = "";
   #sizes;
+  /** The chosen moment, unix seconds: it stays the same while time goes on. A mouse chooses a place, not a moment. */
+  #held = null;
 
   constructor(box, hint, readout) {
     this.#box = box;
@@ -111,6 +112,9 @@ export class Charts {
       };
       chart.draw([times, ...columns], now - seconds, now);
     }
+    if (this.#held === null) return;
+    if (this.#held < now - seconds) this.#charts[0]?.leave();
+    else this.#charts[0]?.choose(this.#held);
   }
 
   /** What a chart has drawn: times and a column a line, for whoever wants to check it. */
@@ -131,7 +135,10 @@ export class Charts {
       chart.plot.destroy();
     }
     this.#box.replaceChildren();
-    this.#charts = specs.map((spec) => new Chart(spec, this.#colours, this.#box, (at, text) => this.#pointed(at, text)));
+    this.#charts = specs.map((spec) => new Chart(spec, this.#colours, this.#box, {
+      pointed: (at, text) => this.#pointed(at, text),
+      held: (at) => { this.#held = at; },
+    }));
     for (const chart of this.#charts) this.#sizes.observe(chart.box);
     this.#planned = planned;
   }
@@ -157,10 +164,11 @@ export class Charts {
 let charts = 0;
 
 class Chart {
-  constructor(spec, colours, parent, pointed) {
+  /** `told` hears which moment is pointed at, with words where it is to be said, and which is held. */
+  constructor(spec, colours, parent, told) {
     this.spec = spec;
     this.colours = colours;
-    this.pointed = pointed;
+    this.told = told;
     this.scene = { unknown: [], marks: [], names: [], step: 2, warn: 1, crit: 1 };
     const id = `chart-${(charts += 1)}`;
     this.values = spec.lines.map(() => make("b"));
@@ -169,13 +177,39 @@ class Chart {
     // The usage is drawn last, above the others, and named first.
     const legend = make("ul", { class: "legend" }, ...(spec.share ? items.reverse() : items));
     this.box = make("div", { class: "plot", tabindex: "0", role: "group", "aria-labelledby": id, "aria-describedby": `${id}-said`, "aria-roledescription": "chart" });
+    this.at = make("span", { class: "at" });
     this.said = make("p", { class: "aloud", id: `${id}-said` });
     this.element = make("figure", { class: spec.tall ? "chart tall" : "chart", "data-chart": spec.id },
-      make("figcaption", {}, make("h3", { id, text: spec.title }), legend), this.box, this.said);
+      make("figcaption", {}, make("div", { class: "named" }, make("h3", { id, text: spec.title, title: spec.title }), this.at), legend), this.box, this.said);
     parent.append(this.element);
     this.plot = this.#plot();
     this.box.addEventListener("keydown", (event) => this.#key(event));
-    this.box.addEventListener("blur", () => this.#leave());
+    this.box.addEventListener("blur", () => this.leave());
+    this.box.addEventListener("pointermove", ({ pointerType }) => { if (pointerType === "mouse") told.held(null); });
+    let pointer = "mouse";
+    this.box.addEventListener("pointerdown", ({ pointerType }) => { pointer = pointerType; });
+    // Of a tap the last event, behind the focus that it moves.
+    this.box.addEventListener("click", ({ clientX }) => {
+      const { plot } = this;
+      if (pointer === "mouse" || plot.data[0].length === 0) return;
+      this.#hold(plot.data[0][plot.posToIdx(clientX - plot.over.getBoundingClientRect().left)]);
+    });
+  }
+
+  /** Points at this moment, in all charts. */
+  choose(at) {
+    this.plot.setCursor({ left: this.plot.valToPos(at, "x"), top: 10 }, true, true);
+  }
+
+  /** Of all charts, as all go along. */
+  leave() {
+    this.told.held(null);
+    this.plot.setCursor({ left: -10, top: -10 }, true, true);
+  }
+
+  #hold(at) {
+    this.choose(at);
+    this.told.held(at);
   }
 
   fit() {
@@ -289,13 +323,8 @@ class Chart {
     const { idx, left } = plot.cursor;
     const here = known(idx) && left >= 0;
     this.#legend(here ? idx : plot.data[0].length - 1);
-    this.element.classList.toggle("pointed", here);
-    this.pointed(here ? plot.data[0][idx] : null, null);
-  }
-
-  /** Of all charts, as all go along. */
-  #leave() {
-    this.plot.setCursor({ left: -10, top: -10 }, true, true);
+    say(this.at, here ? `at ${time(1000 * plot.data[0][idx])}` : "");
+    this.told.pointed(here ? plot.data[0][idx] : null, null);
   }
 
   #legend(i) {
@@ -316,13 +345,13 @@ class Chart {
     const at = known(plot.cursor.idx) ? plot.cursor.idx : last;
     const far = event.shiftKey ? 10 : 1;
     const to = { ArrowLeft: at - far, ArrowRight: at + far, Home: 0, End: last }[event.key];
-    if (event.key === "Escape") this.#leave();
+    if (event.key === "Escape") this.leave();
     if (to === undefined) return;
     event.preventDefault();
     const i = Math.max(0, Math.min(last, to));
-    plot.setCursor({ left: plot.valToPos(plot.data[0][i], "x"), top: 10 }, true, true);
+    this.#hold(plot.data[0][i]);
     const values = this.spec.lines.map(({ label }, n) => `${label} ${this.#value(plot.data[n + 1][i], this.scene.names[n]?.[i])}`);
-    this.pointed(plot.data[0][i], `${time(1000 * plot.data[0][i])}: ${values.join(", ")}`);
+    this.told.pointed(plot.data[0][i], `${time(1000 * plot.data[0][i])}: ${values.join(", ")}`);
   }
 
   /** The chart for who doesn't see it. */

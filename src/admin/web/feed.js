@@ -1,6 +1,8 @@
 // What kvgauge says: its history, then one moment each second. By fetch and not by EventSource, which
 // can't send a token.
 
+import { allLegible } from "./words.js";
+
 const TOKEN = "kvgauge-token";
 /** Between two tries, seconds; each pause is up to a fifth longer, so that not all pages come at once. */
 const PAUSES = [0.5, 1, 2, 4, 8, 10];
@@ -87,7 +89,7 @@ export class Feed {
 
   async #history(signal) {
     const answer = await this.#get("kv/history", "application/json", AbortSignal.any([signal, AbortSignal.timeout(HISTORY_TIMEOUT)]));
-    this.#listener.history(await answer.json());
+    this.#listener.history(allLegible(await answer.json()));
   }
 
   async #stream(abort) {
@@ -97,7 +99,7 @@ export class Feed {
       const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
       const parse = events((name, data) => {
         if (name !== "moment") return;
-        const moment = JSON.parse(data);
+        const moment = allLegible(JSON.parse(data));
         this.#failures = 0;
         this.heardAt = performance.now();
         this.#listener.moment(moment);

@@ -104,7 +104,9 @@ class RoleCard {
     set(this.element, "data-whole", hot ? wholeLevel(role, warn, crit) : now);
     set(this.element, "data-headline", String(headline === role.role));
     say(this.title, role.role);
-    say(this.model, series.modelOf(role) ?? "");
+    const model = series.modelOf(role) ?? "";
+    say(this.model, model);
+    set(this.model, "title", model);
     say(this.sign, LEVELS[now].sign);
     say(this.word, LEVELS[now].word);
     if (known(role.usage)) {
@@ -148,8 +150,9 @@ function howLong(key, now, role, warn, crit, series) {
     while (i >= 0 && !known(column[i])) i -= 1;
     const last = i >= 0
       ? `last known ${percent(column[i])}, at ${time(1000 * series.times[i])}`
-      : "never known yet";
+      : null;
     const long = lasting(series.since(`${key}/unknown`, (v) => v !== null));
+    if (last === null) return series.times.length > 1 ? `not known once in the last ${span(series.times.at(-1) - series.times[0])}` : "not known yet";
     return `${long ? `unknown for ${long} · ` : ""}${last}`;
   }
   if (known(role.usage) && role.usage >= crit) {
@@ -196,7 +199,7 @@ function factsOf(role, key, pools, hot, series) {
   if (known(role.preempted)) {
     const rise = series.rise(`${key}/preempted`, 300);
     const rose = rise !== null && rise.by > 0;
-    facts.push(["retracted", count(role.preempted), rose ? `+${count(rise.by)} in ${span(rise.seconds)}` : "", rose]);
+    facts.push(["preempted", count(role.preempted), rose ? `since its start; +${count(rise.by)} in ${span(rise.seconds)}` : "since its start", rose]);
   }
   if (known(role.host)) facts.push(["host memory", percent(role.host), ""]);
   if (known(role.hit_rate)) facts.push(["cache hits", percent(role.hit_rate), ""]);
@@ -275,7 +278,8 @@ class TrafficCard {
 // === Tables ===
 
 /**
- * A table whose rows are renewed in place; an optional column without a value is hidden. A cell is a text,
+ * A table whose rows are renewed in place; an optional column without a value is hidden, and a name that has
+ * no room is cut: its title has it. A cell is a text,
  * null where the one before it spans it, or `{ text, aloud, title, class, sign, time, share, span }`.
  */
 export class Sheet {
@@ -324,13 +328,14 @@ export class Sheet {
   }
 }
 
-const classes = (column, more = "") => [column.number && "number", column.extra && "extra", column.long && "long", more].filter(Boolean).join(" ");
+const classes = (column, more = "") => [column.number && "number", column.extra && "extra", column.long && "long", column.name && "name", more].filter(Boolean).join(" ");
 
 function fillCell(cell, { text, aloud = text === NOT_KNOWN ? "unknown" : undefined, title, class: more, sign, time: at, share, span: wide = 1 }, column) {
   if (cell.colSpan !== wide) cell.colSpan = wide;
   const wanted = classes(column, more);
   if (cell.className !== wanted) cell.className = wanted;
-  if (title) set(cell, "title", title);
+  const whole = title ?? (column.name && text !== NOT_KNOWN ? text : "");
+  if (whole) set(cell, "title", whole);
   else cell.removeAttribute("title");
   if (share !== undefined) {
     let bar = cell.querySelector(".mini");
@@ -365,19 +370,19 @@ const when = (at) => ({ text: time(at), time: new Date(at).toJSON() ?? "", title
 export class Tables {
   constructor(find) {
     this.pools = new Sheet(find("pools"), [
-      { head: "role", row: true }, { head: "pool" }, { head: "source", extra: true }, { head: "usage" }, { head: "level" },
-      { head: "used", number: true }, { head: "capacity", number: true }, { head: "model", extra: true, optional: true },
+      { head: "role", row: true }, { head: "pool", name: true }, { head: "source", name: true, extra: true }, { head: "usage" }, { head: "level" },
+      { head: "used", number: true }, { head: "capacity", number: true }, { head: "model", name: true, extra: true, optional: true },
     ], "No pool has been read yet.");
     this.note = find("pools-note");
     this.sources = new Sheet(find("sources"), [
-      { head: "source", row: true }, { head: "role" }, { head: "engine", extra: true }, { head: "state" }, { head: "last read", number: true },
+      { head: "source", name: true, row: true }, { head: "role" }, { head: "engine", name: true, extra: true }, { head: "state" }, { head: "last read", number: true },
       { head: "what is wrong, and what to do", long: true },
     ], "No source is set: kvgauge has nobody to ask.");
-    this.errors = new Sheet(find("errors"), [{ head: "time" }, { head: "who", row: true }, { head: "what", long: true }], "Nothing has gone wrong.");
+    this.errors = new Sheet(find("errors"), [{ head: "time" }, { head: "who", name: true, row: true }, { head: "what", long: true }], "Nothing has gone wrong.");
     this.marks = new Sheet(find("marks"), [{ head: "time" }, { head: "what", long: true }], "None in this hour.");
     this.requests = new Sheet(find("requests"), [
-      { head: "time" }, { head: "request", row: true }, { head: "outcome" }, { head: "first token", number: true }, { head: "whole", number: true },
-      { head: "tokens in → out", number: true }, { head: "KV start → end", number: true }, { head: "model", extra: true, optional: true }, { head: "id", extra: true },
+      { head: "time" }, { head: "request", name: true, row: true }, { head: "outcome" }, { head: "first token", number: true }, { head: "whole", number: true },
+      { head: "tokens in → out", number: true }, { head: "KV start → end", number: true }, { head: "model", name: true, extra: true, optional: true }, { head: "id", name: true, extra: true },
     ], "No request has ended yet.");
   }
 
@@ -416,12 +421,12 @@ function sourceRow(source, moment) {
   const still = source.stands_still ? source : null;
   const wrong = source.message ?? (still ? stillInWords(still) : source.unknown ? why(source.unknown, source.name) : null);
   return [
-    { text: source.name ?? NOT_KNOWN, title: source.url ?? "" },
+    { text: source.name ?? NOT_KNOWN, title: [source.name, source.url].filter(Boolean).join(" · ") },
     source.role ?? "router",
     source.engine ?? NOT_KNOWN,
     still ? { text: "answers", sign: LEVELS.warning.sign, class: "level-warning" } : states[source.state] ?? { text: String(source.state), sign: "?", class: "level-unknown" },
     known(source.age_ms) ? `${millis(source.age_ms)} ago` : "never",
-    wrong === null ? { text: "nothing", class: "dim" } : wrong,
+    wrong === null ? { text: "nothing is wrong", class: "dim" } : wrong,
   ];
 }
 
@@ -432,7 +437,7 @@ function requestRow(request) {
   const status = known(request.status) ? String(request.status) : "no answer";
   return [
     when(request.timestamp),
-    { text: `${request.method ?? ""} ${request.path ?? ""}`.trim(), title: request.id ?? "" },
+    `${request.method ?? ""} ${request.path ?? ""}`.trim(),
     good ? { text: status, sign: LEVELS.ok.sign, class: "level-ok" } : { text: `${status} ${request.outcome ?? ""}`.trim(), sign: LEVELS.warning.sign, class: "level-warning" },
     // Where nothing is streamed the first token comes with all others.
     request.stream === false ? "" : millis(request.ttft_ms),

@@ -8,6 +8,29 @@ const tenth = new Intl.NumberFormat("en-US", { minimumFractionDigits: 1, maximum
 const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 const minutes = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
 
+/** What nobody sees, and what shows the rest in another order; of marks on a letter what is beyond three. */
+const HIDDEN = /[\p{C}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}]|(?! )\p{Zs}/gu;
+const STACKED = /(\p{M}{3})\p{M}+/gu;
+/** Letters that are written from right to left turn round what stands beside them. */
+const LEFTWARD = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufeff\u{10800}-\u{10fff}\u{1e800}-\u{1efff}]/u;
+
+/** A text from elsewhere, so that it shows all that is in it and leaves alone what stands around it: as in a terminal, `\u{202e}`. */
+export function legible(text) {
+  if (/^[ -~]*$/.test(text)) return text;
+  const seen = text.replace(STACKED, "$1…").replace(HIDDEN, (c) => `\\u{${c.codePointAt(0).toString(16)}}`);
+  return LEFTWARD.test(seen) ? `\u2068${seen}\u2069` : seen;
+}
+
+/** The same of all texts of an answer, in place: what comes from it is fit for the page, wherever it goes. */
+export function allLegible(value) {
+  if (typeof value === "string") return legible(value);
+  if (value === null || typeof value !== "object") return value;
+  for (const [key, inner] of Object.entries(value)) {
+    if (inner !== null && typeof inner !== "number") value[key] = allLegible(inner);
+  }
+  return value;
+}
+
 export const known = (value) => typeof value === "number" && Number.isFinite(value);
 
 /** `12,034` */
