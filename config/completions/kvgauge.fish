@@ -41,7 +41,7 @@ complete -c kvgauge -n "__fish_kvgauge_using_subcommand serve" -l admin -d 'Wher
 complete -c kvgauge -n "__fish_kvgauge_using_subcommand serve" -l source -d 'A page to read, once for each; replaces all default ones' -r
 complete -c kvgauge -n "__fish_kvgauge_using_subcommand serve" -l workers -d 'Threads that carry traffic [default: one a core]' -r
 complete -c kvgauge -n "__fish_kvgauge_using_subcommand serve" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c kvgauge -n "__fish_kvgauge_using_subcommand demo" -l scenario -d 'What happens to the deployment' -r -f -a "calm\t'light load: decode 5 to 40 % full, nothing queues'
+complete -c kvgauge -n "__fish_kvgauge_using_subcommand demo" -l scenario -d 'What happens to the deployment' -r -f -a "calm\t'light load: decode 5 to 40 % full, next to nothing queues'
 rush\t'waves of load: usage swings, queues and TTFT come and go'
 full\t'more than fits: some 98 % full, requests wait, some retracted'
 hot-rank\t'one decode rank of four full and queueing, the total harmless'
