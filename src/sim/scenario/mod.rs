@@ -133,13 +133,13 @@ Look at usage, at queued, and at the queues of both roles in X-KV-Pools.",
             },
             Scenario::Full => Plan {
                 name: "full",
-                summary: "more than fits: some 98 % full, requests wait, some retracted",
+                summary: "more than fits: some 98 % full, requests wait, some preempted",
                 story: "\
 Decode is over 85 % full after some 20 s and some 98 % soon after; it stays so,
 if a little less (over 90 %) for a moment after a long request. Requests wait
 for room (prealloc), TTFT grows to half a minute, and now and then one loses
-its room to others (retracted). Look at usage and prealloc in X-KV-Pools, and
-at preempted at /kv.",
+its room to others. Look at usage and prealloc in X-KV-Pools, and at preempted
+at /kv.",
                 traffic: vec![Traffic {
                     rate: Rate::steady(5.0),
                     prompt: (12_000, 38_000),

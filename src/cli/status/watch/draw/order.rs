@@ -30,6 +30,9 @@ pub(super) struct Counts {
 
 const ALL: usize = usize::MAX - 1;
 
+/// Pools that are shown where one is hot: it says little without the others.
+const POOLS_BESIDE: usize = 4;
+
 /// Gives each part its room. `parts` are in the order of [`What`].
 pub(super) fn plan(parts: Vec<Part<'_>>, height: usize, counts: Counts) -> Plan<'_> {
     let mut plan = Plan::new(parts, height);
@@ -60,8 +63,12 @@ pub(super) fn plan(parts: Vec<Part<'_>>, height: usize, counts: Counts) -> Plan<
     hot_pools(&mut plan, 3);
     plan.wish_up_to(What::Sources, 2 * counts.unwell);
     plan.wish_blanks();
-    // Everything of the roles, the sources that are well, what went wrong and what went by.
+    // Everything of the roles, the pools beside those that are hot, the sources that are well, what went
+    // wrong and what went by.
     hot_pools(&mut plan, 8);
+    if counts.hot_pools > 0 && counts.unwell == 0 {
+        plan.wish_up_to(What::Pools, POOLS_BESIDE - 1);
+    }
     plan.wish_up_to(What::Sources, ALL);
     plan.wish(What::Roles, roles(5));
     plan.wish_up_to(What::Errors, 2);

@@ -818,6 +818,23 @@ fn sources_have_their_age_before_pools_that_say_nothing_have_room() {
     assert_eq!(text.matches("runs, and on that port").count(), 2, "{text}");
 }
 
+/// Which pool is hot says little without the others: a window that is higher shows no fewer of them.
+#[test]
+fn a_hot_pool_is_shown_beside_the_others() {
+    let pools = |height| {
+        let text = shown(&hot_rank(), PLAIN, (80, height));
+        text.matches("  decode rank ").count()
+    };
+    let mut before = pools(24);
+    assert!(before >= 2, "{before}");
+    for height in 25..60 {
+        let now = pools(height);
+        assert!(now >= before, "{now} in {height} lines, {before} in one less");
+        before = now;
+    }
+    assert_eq!(before, 4);
+}
+
 /// Where many are gone the roles keep their room.
 #[test]
 fn many_sources_that_are_gone_leave_room_for_the_roles() {
