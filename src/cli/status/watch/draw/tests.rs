@@ -829,7 +829,10 @@ fn a_hot_pool_is_shown_beside_the_others() {
     assert!(before >= 2, "{before}");
     for height in 25..60 {
         let now = pools(height);
-        assert!(now >= before, "{now} in {height} lines, {before} in one less");
+        assert!(
+            now >= before,
+            "{now} in {height} lines, {before} in one less"
+        );
         before = now;
     }
     assert_eq!(before, 4);
