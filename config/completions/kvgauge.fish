@@ -43,7 +43,7 @@ complete -c kvgauge -n "__fish_kvgauge_using_subcommand serve" -l workers -d 'Th
 complete -c kvgauge -n "__fish_kvgauge_using_subcommand serve" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c kvgauge -n "__fish_kvgauge_using_subcommand demo" -l scenario -d 'What happens to the deployment' -r -f -a "calm\t'light load: decode 5 to 40 % full, next to nothing queues'
 rush\t'waves of load: usage swings, queues and TTFT come and go'
-full\t'more than fits: some 98 % full, requests wait, some retracted'
+full\t'more than fits: some 98 % full, requests wait, some preempted'
 hot-rank\t'one decode rank of four full and queueing, the total harmless'
 decode-restart\t'decode gone for 10 s each minute: unknown, then back fresh'
 metrics-off\t'decode serves without --enable-metrics: usage unknown'
