@@ -18,7 +18,7 @@ fn run(script: &str) {
     let shots = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/page-shots");
     let output = page_script(
         script,
-        [Path::new(env!("CARGO_BIN_EXE_kvgauge")), shots.as_path()],
+        [Path::new(&support::kvgauge::program()), shots.as_path()],
     );
     assert!(output.ends_with("ok\n"), "{output}");
 }

@@ -7,18 +7,18 @@ mod support;
 
 use std::time::Duration;
 use support::demo::Demo;
+use support::kvgauge::program;
 use support::terminal::Terminal;
 use support::wait::PATIENCE;
 
 /// Longer than a scenario takes to get there: only a failure takes that long.
 const LIMIT: Duration = Duration::from_secs(60);
 
-const KVGAUGE: &str = env!("CARGO_BIN_EXE_kvgauge");
-
 /// Starts the view; the shell says afterwards with what it has ended.
 fn watch(terminal: &Terminal, arguments: &str) {
     terminal.type_line(&format!(
-        "{KVGAUGE} status --watch {arguments}; echo ended with $?"
+        "{} status --watch {arguments}; echo ended with $?",
+        program()
     ));
 }
 

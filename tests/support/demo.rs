@@ -35,7 +35,7 @@ impl Demo {
             "--admin",
             admin,
         ];
-        let mut child = Command::new(env!("CARGO_BIN_EXE_kvgauge"))
+        let mut child = Command::new(super::kvgauge::program())
             .args(arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
