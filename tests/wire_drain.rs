@@ -85,16 +85,22 @@ fn a_terminal_that_closes_does_not_end_it_under_nohup() {
     assert!(said.contains("SIGTERM: draining"), "{said}");
 }
 
+/// A request whose body has half come, at the router's side too; and the rest of it.
+fn begin_upload(kvgauge: &Kvgauge, upstream: &Upstream) -> (Client, String) {
+    let mut client = Client::connect(kvgauge.listen);
+    let mut request = post("/", "x-request-id: asked\r\n", "0123456789");
+    let end = request.split_off(request.len() - 5);
+    client.send(request);
+    // It has reached the router's side when there is a connection.
+    support::eventually("it is forwarded", || (upstream.open() > 0).then_some(()));
+    (client, end)
+}
+
 #[test]
 fn an_upload_that_runs_is_finished() {
     let upstream = upstream();
     let mut kvgauge = Setup::new(upstream.address()).start();
-    let mut client = Client::connect(kvgauge.listen);
-    let request = post("/", "x-request-id: asked\r\n", "0123456789");
-    let (begin, end) = request.split_at(request.len() - 5);
-    client.send(begin);
-    // It has reached the router's side when there is a connection.
-    support::eventually("it is forwarded", || (upstream.open() > 0).then_some(()));
+    let (mut client, end) = begin_upload(&kvgauge, &upstream);
     kvgauge.signal(Unix::TERM);
     until_it_drains(&kvgauge);
     let answer = client.send(end).response("POST");
@@ -186,11 +192,7 @@ fn told_to_drain(pid: u32) -> (i32, String) {
 fn the_command_drains_and_the_signal_behind_it_goes_on_with_that() {
     let upstream = upstream();
     let mut kvgauge = Setup::new(upstream.address()).start();
-    let mut client = Client::connect(kvgauge.listen);
-    let request = post("/", "x-request-id: asked\r\n", "0123456789");
-    let (begin, end) = request.split_at(request.len() - 5);
-    client.send(begin);
-    support::eventually("it is forwarded", || (upstream.open() > 0).then_some(()));
+    let (mut client, end) = begin_upload(&kvgauge, &upstream);
     let pid = kvgauge.pid();
     let told = format!("kvgauge (process {pid}) has been told to drain.");
     assert_eq!(told_to_drain(pid), (0, told.clone()));

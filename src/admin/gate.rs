@@ -243,14 +243,20 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_renewed_token_is_looked_for_no_more_than_once_a_second() {
+    /// A gate whose token is `one`.
+    fn behind_one() -> (tempfile::TempDir, Arc<std::path::Path>, Settings, Gate) {
         let folder = tempfile::tempdir().unwrap();
         let path: Arc<std::path::Path> = folder.path().join("token").into();
         std::fs::write(&path, "one").unwrap();
         let mut settings = Settings::defaults();
         settings.admin.bearer_file = Some(Arc::clone(&path));
         let gate = Gate::new(&settings);
+        (folder, path, settings, gate)
+    }
+
+    #[test]
+    fn a_renewed_token_is_looked_for_no_more_than_once_a_second() {
+        let (folder, path, mut settings, gate) = behind_one();
         let status = |token: &str, now| {
             let mut headers = HeaderMap::new();
             let value = HeaderValue::from_str(&format!("Bearer {token}")).unwrap();
@@ -319,12 +325,7 @@ mod tests {
 
     #[test]
     fn what_is_read_for_a_request_does_not_undo_a_reload() {
-        let folder = tempfile::tempdir().unwrap();
-        let path: Arc<std::path::Path> = folder.path().join("token").into();
-        std::fs::write(&path, "one").unwrap();
-        let mut settings = Settings::defaults();
-        settings.admin.bearer_file = Some(Arc::clone(&path));
-        let gate = Gate::new(&settings);
+        let (_folder, path, settings, gate) = behind_one();
         gate.with(|token| {
             token.renew();
             std::fs::write(&path, "two").unwrap();
